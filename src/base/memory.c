@@ -1,0 +1,136 @@
+#include "src/base/memory.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "src/base/arith.h"
+
+/* The program's only counters that are global: they belong to the process. */
+static atomic_bool memory_is_frozen;
+static atomic_uint_least64_t memory_count;
+static atomic_uint_least64_t memory_fail_at; /* 0: never */
+
+static enum zo_status count_one(size_t size_bytes, const char *what)
+{
+    const uint64_t number = atomic_fetch_add(&memory_count, 1) + 1;
+
+    ZO_ASSERT(!atomic_load(&memory_is_frozen));
+    if (number == atomic_load(&memory_fail_at)) {
+        return ZO_FAIL(ZO_E_NOMEM, "no memory for %s, %zu bytes (injected)",
+                       what, size_bytes);
+    }
+    return ZO_OK;
+}
+
+static enum zo_status total_bytes(size_t count, size_t size_bytes,
+                                  const char *what, uint64_t *bytes_out)
+{
+    if (!zo_mul_u64(count, size_bytes, bytes_out) || *bytes_out > SIZE_MAX / 2) {
+        return ZO_FAIL(ZO_E_NOMEM, "no memory for %s: %zu x %zu bytes", what,
+                       count, size_bytes);
+    }
+    return count_one((size_t)*bytes_out, what);
+}
+
+enum zo_status zo_alloc(size_t count, size_t size_bytes, const char *what,
+                        void *memory_out)
+{
+    uint64_t bytes = 0;
+    void *memory;
+
+    ZO_TRY(total_bytes(count, size_bytes, what, &bytes));
+    memory = calloc(1, bytes > 0 ? (size_t)bytes : 1);
+    if (memory == NULL) {
+        return ZO_FAIL(ZO_E_NOMEM, "no memory for %s, %llu bytes", what,
+                       (unsigned long long)bytes);
+    }
+    memcpy(memory_out, &memory, sizeof(memory)); /* any type of pointer */
+    return ZO_OK;
+}
+
+enum zo_status zo_realloc(void *memory_inout, size_t count, size_t size_bytes,
+                          const char *what)
+{
+    uint64_t bytes = 0;
+    void *memory, *grown;
+
+    ZO_TRY(total_bytes(count, size_bytes, what, &bytes));
+    memcpy(&memory, memory_inout, sizeof(memory));
+    grown = realloc(memory, bytes > 0 ? (size_t)bytes : 1);
+    if (grown == NULL) {
+        return ZO_FAIL(ZO_E_NOMEM, "no memory for %s, %llu bytes", what,
+                       (unsigned long long)bytes);
+    }
+    memcpy(memory_inout, &grown, sizeof(grown));
+    return ZO_OK;
+}
+
+enum zo_status zo_grow(void *memory_inout, size_t count,
+                       size_t *capacity_inout, size_t size_bytes,
+                       const char *what)
+{
+    const size_t wanted = *capacity_inout < 8 ? 8 : 2 * *capacity_inout;
+
+    if (count < *capacity_inout) {
+        return ZO_OK;
+    }
+    ZO_TRY(zo_realloc(memory_inout, wanted, size_bytes, what));
+    *capacity_inout = wanted;
+    return ZO_OK;
+}
+
+enum zo_status zo_strndup(const char *text, size_t size_bytes, char **copy_out)
+{
+    char *copy = NULL;
+
+    ZO_TRY(zo_alloc(size_bytes + 1, 1, "a string", &copy));
+    memcpy(copy, text, size_bytes);
+    *copy_out = copy;
+    return ZO_OK;
+}
+
+void zo_free(void *memory)
+{
+    free(memory);
+}
+
+enum zo_status zo_pages_alloc(size_t size_bytes, const char *what,
+                              void *memory_out)
+{
+    void *memory;
+
+    ZO_TRY(count_one(size_bytes, what));
+    memory = mmap(NULL, size_bytes > 0 ? size_bytes : 1, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return ZO_FAIL(ZO_E_NOMEM, "no memory for %s, %zu bytes", what,
+                       size_bytes);
+    }
+    memcpy(memory_out, &memory, sizeof(memory));
+    return ZO_OK;
+}
+
+void zo_pages_free(void *memory, size_t size_bytes)
+{
+    if (memory != NULL) {
+        (void)munmap(memory, size_bytes > 0 ? size_bytes : 1);
+    }
+}
+
+void zo_memory_freeze(bool is_frozen)
+{
+    atomic_store(&memory_is_frozen, is_frozen);
+}
+
+uint64_t zo_memory_count(void)
+{
+    return atomic_load(&memory_count);
+}
+
+void zo_memory_fail_at(uint64_t nth)
+{
+    atomic_store(&memory_fail_at,
+                 nth == 0 ? 0 : atomic_load(&memory_count) + nth);
+}
