@@ -247,12 +247,13 @@ struct zo_cast_args {
     enum zo_dtype out_type, in_type;
 };
 
-/* out[i] = round(parts[0][i] + parts[1][i] + ...), in that order, in fp32. */
+/* out[i] = round(parts[0][i] + parts[1][i] + ...), in that order, in fp32;
+ * one part alone is cast. */
 struct zo_reduce_args {
-    void *out;              /* (count) type; may be parts[0] */
-    const void *parts;      /* part p at parts + p * part_stride elements */
+    void *out;         /* (count) out_type; never one of the parts */
+    const void *parts; /* part p at parts + p * part_stride elements, type */
     int64_t count, part_count, part_stride_elems;
-    enum zo_dtype type;
+    enum zo_dtype type, out_type;
 };
 
 /* Result of square_norm, in device memory. */
