@@ -56,6 +56,21 @@ const struct zo_micro_counts *zo_call_counts(const struct zo_op_call *call)
                            call->op->device];
 }
 
+static uint64_t losses_bytes(const struct zo_build_options *options)
+{
+    return zo_round_up((uint64_t)options->micros *
+                           (uint64_t)options->labels_max * sizeof(float),
+                       ZO_ALIGN_BYTES);
+}
+
+const float *zo_measured_losses(const struct zo_measured *measured, int micro,
+                                int device)
+{
+    return measured->losses +
+           (uint64_t)device * losses_bytes(measured->options) / sizeof(float) +
+           micro * measured->options->labels_max;
+}
+
 /* ---- operations of the builder's own ------------------------------------ */
 
 static enum zo_status run_copy(const struct zo_op_call *call)
@@ -276,13 +291,6 @@ static enum zo_status add_unit(struct zo_build *build, int u, int d)
                       ZO_TIER_GPU, d, u, 4 * elems, &unit->exp_avg_sq));
     return add_buffer(build, "gradient", ZO_PURPOSE_GRADIENT, ZO_TIER_GPU, d,
                       u, typed, &unit->grad);
-}
-
-static uint64_t losses_bytes(const struct zo_build_options *options)
-{
-    return zo_round_up((uint64_t)options->micros *
-                           (uint64_t)options->labels_max * sizeof(float),
-                       ZO_ALIGN_BYTES);
 }
 
 static enum zo_status add_device(struct zo_build *build, int d)

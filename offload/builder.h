@@ -73,10 +73,15 @@ struct zo_model_ops {
 struct zo_measured {
     const struct zo_step_record *record;
     const struct zo_norm_result *norms; /* (devices, units) */
-    const float *losses;                /* (devices, micro batches, L max) */
+    const float *losses;                /* see zo_measured_losses() */
     const uint32_t *bad;                /* (devices, units) */
     const struct zo_build_options *options;
 };
+
+/* The losses of one micro batch: as many as its counts have labels. */
+const float *zo_measured_losses(const struct zo_measured *measured, int micro,
+                                int device);
+
 typedef enum zo_status (*zo_decide_fn)(void *context,
                                        const struct zo_measured *measured,
                                        struct zo_control *control,
