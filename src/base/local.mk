@@ -10,3 +10,16 @@ libzo_a_SOURCES += \
 	src/base/status.h \
 	src/base/text.c \
 	src/base/text.h
+
+libzo_a_SOURCES += \
+	src/base/clock.c \
+	src/base/clock.h \
+	src/base/jsonl.c \
+	src/base/jsonl.h \
+	src/base/random.c \
+	src/base/random.h
+
+check_PROGRAMS += \
+	tests/test_clock \
+	tests/test_jsonl \
+	tests/test_random
