@@ -98,6 +98,7 @@ struct zo_micro_batch {
  * Prepares batches over a data set, which is borrowed until close.
  *
  *   ZO_E_ARG     an option is out of its range
+ *   ZO_E_FIT     a micro batch may have 2^31 tokens or more
  *   ZO_E_NOMEM   no memory
  */
 enum zo_status zo_batches_open(const struct zo_dataset *dataset,
@@ -112,11 +113,11 @@ int64_t zo_batches_steps_per_epoch(const struct zo_batches *batches);
 
 /*
  * Scans steps [first_step, first_step + step_count).  A scan of more than
- * 2^26 rows is not made: then bounds are those of the longest rows together.
+ * 2^26 rows is not made: then bounds are those of the longest rows together,
+ * and a step without labels is found when zo_batches_step() comes to it.
  *
  *   ZO_E_DATA   a step without any label (unless is_evaluation); names the
  *               lines of its rows
- *   ZO_E_FIT    a micro batch of 2^31 tokens
  */
 enum zo_status zo_batches_plan(struct zo_batches *batches, int64_t first_step,
                                int64_t step_count,

@@ -64,10 +64,10 @@ struct zo_turn {
  * On success the caller owns *tokenizer_out and ends it with
  * zo_tokenizer_close().
  *
- *   ZO_E_USAGE     path cannot be opened
+ *   ZO_E_USAGE     path cannot be opened, or is no regular file
  *   ZO_E_CORRUPT   not a SentencePiece model: a Git LFS pointer, a web page,
- *                  cut off, a directory, above 64 MiB; no end token; a GLM
- *                  special token among its pieces
+ *                  cut off, above 64 MiB; no end token; [gMASK] among its
+ *                  pieces, as in ChatGLM-6B's first version
  *   ZO_E_IO        reading failed; native is errno
  *   ZO_E_NOMEM     no memory
  */
@@ -111,6 +111,14 @@ enum zo_status zo_tokenizer_encode(const struct zo_tokenizer *tokenizer,
 enum zo_status zo_tokenizer_encode_rest(const struct zo_tokenizer *tokenizer,
                                         const char *text, size_t size_bytes,
                                         struct zo_ids *ids) ZO_MUST_CHECK;
+
+/*
+ * Appends the ids of an answer, which follows a prompt: with ZO_CHAT_GLM3 the
+ * "\n" of the role token comes first.  The end token is the caller's.
+ */
+enum zo_status zo_tokenizer_answer(const struct zo_tokenizer *tokenizer,
+                                   const char *text, size_t size_bytes,
+                                   struct zo_ids *ids) ZO_MUST_CHECK;
 
 /* Appends [gMASK] sop, which begin every row. */
 enum zo_status zo_tokenizer_prefix(const struct zo_tokenizer *tokenizer,
