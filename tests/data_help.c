@@ -196,7 +196,8 @@ const char *help_toy_model_with(const char *name, const char *eos,
     return help_write(name, model.bytes, model.count);
 }
 
-static struct zo_tokenizer *open_tokenizer(const char *path, enum zo_chat chat)
+static struct zo_tokenizer *open_tokenizer(const char *path,
+                                           enum zo_chat_format chat)
 {
     struct zo_tokenizer *tokenizer = NULL;
 
@@ -206,12 +207,12 @@ static struct zo_tokenizer *open_tokenizer(const char *path, enum zo_chat chat)
     return tokenizer;
 }
 
-struct zo_tokenizer *help_toy_tokenizer(enum zo_chat chat)
+struct zo_tokenizer *help_toy_tokenizer(enum zo_chat_format chat)
 {
     return open_tokenizer(help_toy_model(), chat);
 }
 
-struct zo_tokenizer *help_official_tokenizer(enum zo_chat chat)
+struct zo_tokenizer *help_official_tokenizer(enum zo_chat_format chat)
 {
     return open_tokenizer(help_shared("chatglm2-6b/tokenizer.model"), chat);
 }

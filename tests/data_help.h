@@ -43,8 +43,8 @@ const char *help_toy_model_with(const char *name, const char *eos,
 #define HELP_TOY_BLANK  (3 + 256)
 
 /* The toy model, or the official one (NULL and skipped if not there). */
-struct zo_tokenizer *help_toy_tokenizer(enum zo_chat chat);
-struct zo_tokenizer *help_official_tokenizer(enum zo_chat chat);
+struct zo_tokenizer *help_toy_tokenizer(enum zo_chat_format chat);
+struct zo_tokenizer *help_official_tokenizer(enum zo_chat_format chat);
 
 /* True if the last error's text holds `part`; prints it if not. */
 bool help_error_has(const char *part);

@@ -140,7 +140,7 @@ static void close_cases(struct cases *cases)
 
 static void check_published_cases(void)
 {
-    struct zo_tokenizer *tokenizer = help_official_tokenizer(ZO_CHAT_GLM2);
+    struct zo_tokenizer *tokenizer = help_official_tokenizer(ZO_CHAT_ROUNDS);
     const char *path = help_shared("tokenizer-cases/chatglm2_cases.json");
     struct cases cases = {0};
     int count = 0;
@@ -169,7 +169,7 @@ static void check_published_cases(void)
 
 static void check_fuzz_cases(void)
 {
-    struct zo_tokenizer *tokenizer = help_official_tokenizer(ZO_CHAT_GLM2);
+    struct zo_tokenizer *tokenizer = help_official_tokenizer(ZO_CHAT_ROUNDS);
     const char *path = help_shared("tokenizer-cases/fuzz_spm_ids.jsonl");
     struct cases cases = {0};
     int count = 0;
@@ -208,7 +208,7 @@ static bool seek_row(struct cases *rows, int64_t *at, int64_t index)
 
 static void check_data_set(void)
 {
-    struct zo_tokenizer *tokenizer = help_official_tokenizer(ZO_CHAT_GLM2);
+    struct zo_tokenizer *tokenizer = help_official_tokenizer(ZO_CHAT_ROUNDS);
     const char *path = help_shared("tokenizer-cases/dev_spm_ids.jsonl");
     const char *data = help_shared("advertisegen/dev.json");
     struct cases cases = {0}, rows = {0};
@@ -253,7 +253,7 @@ static void check_data_set(void)
 
 static void check_role_template(void)
 {
-    struct zo_tokenizer *tokenizer = help_official_tokenizer(ZO_CHAT_GLM3);
+    struct zo_tokenizer *tokenizer = help_official_tokenizer(ZO_CHAT_ROLES);
     const char *path = help_shared("tokenizer-cases/chatglm3_chat_cases.json");
     struct cases cases = {0};
     int count = 0;
@@ -315,7 +315,7 @@ static bool equal_ids(const struct zo_ids *a, const struct zo_ids *b)
 
 static void check_round_template(void)
 {
-    struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_GLM2);
+    struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_ROUNDS);
     const struct zo_turn turns[] = {
         turn(ZO_ROLE_SYSTEM, "be"), turn(ZO_ROLE_USER, "ab"),
         turn(ZO_ROLE_ASSISTANT, "cd"), turn(ZO_ROLE_USER, "e")};
@@ -359,7 +359,7 @@ static void check_conversation_of_rounds(void)
 {
     static const char *const parts[] = {"[Round 1]\n\n问：ab\n\n答：", "cd",
                                         "\n\n[Round 2]\n\n问：e\n\n答：", "ab"};
-    struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_GLM2);
+    struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_ROUNDS);
     const struct zo_turn turns[] = {
         turn(ZO_ROLE_USER, "ab"), turn(ZO_ROLE_ASSISTANT, "cd"),
         turn(ZO_ROLE_USER, "e"), turn(ZO_ROLE_ASSISTANT, "ab")};
@@ -395,7 +395,7 @@ static void check_conversation_of_rounds(void)
 
 static void check_conversation_of_roles(void)
 {
-    struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_GLM3);
+    struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_ROLES);
     const struct zo_turn turns[] = {
         turn(ZO_ROLE_SYSTEM, "a"), turn(ZO_ROLE_USER, "b"),
         turn(ZO_ROLE_ASSISTANT, "c"), turn(ZO_ROLE_OBSERVATION, "d"),
@@ -425,7 +425,7 @@ static void check_conversation_of_roles(void)
 
 static void check_roles_are_refused(void)
 {
-    struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_GLM2);
+    struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_ROUNDS);
     const struct zo_turn twice[] = {turn(ZO_ROLE_USER, "a"),
                                     turn(ZO_ROLE_USER, "b")};
     const struct zo_turn answer[] = {turn(ZO_ROLE_USER, "a"),
@@ -452,7 +452,7 @@ static void check_roles_are_refused(void)
 
 static void check_special_ids(void)
 {
-    struct zo_tokenizer *official = help_official_tokenizer(ZO_CHAT_GLM3);
+    struct zo_tokenizer *official = help_official_tokenizer(ZO_CHAT_ROLES);
 
     if (official == NULL) {
         return;
@@ -471,7 +471,7 @@ static void check_special_ids(void)
 
 static void check_small_vocabulary(void)
 {
-    struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_GLM2);
+    struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_ROUNDS);
     struct zo_ids ids = {0};
 
     TAP_CHECK(tokenizer != NULL);
@@ -494,7 +494,7 @@ static void check_spelled_specials(void)
 {
     static const char text[] =
         "[gMASK] sop </s> 64790 [MASK] <unk> <s> eop <|user|> 150000";
-    struct zo_tokenizer *tokenizer = help_official_tokenizer(ZO_CHAT_GLM3);
+    struct zo_tokenizer *tokenizer = help_official_tokenizer(ZO_CHAT_ROLES);
     struct zo_ids ids = {0};
     char *back = NULL;
     size_t size_bytes = 0;
@@ -516,7 +516,7 @@ static void check_spelled_specials(void)
 
 static void check_decode_skips(void)
 {
-    struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_GLM2);
+    struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_ROUNDS);
     /* gMASK, sop, <s>, "ab", pad, eos, ids without a token. */
     const int32_t ids[] = {HELP_TOY_PIECES + 1,
                            HELP_TOY_PIECES + 3,
@@ -547,7 +547,7 @@ static void check_decode_skips(void)
 
 static void check_odd_text(void)
 {
-    struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_GLM2);
+    struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_ROUNDS);
     struct zo_ids ids = {0};
     char *text = NULL;
     size_t size_bytes = 0;
@@ -574,7 +574,7 @@ static bool refused(const char *path, enum zo_status want, const char *part)
 {
     struct zo_tokenizer *tokenizer = NULL;
     const enum zo_status got =
-        zo_tokenizer_open(path, ZO_CHAT_GLM2, &tokenizer);
+        zo_tokenizer_open(path, ZO_CHAT_ROUNDS, &tokenizer);
 
     if (got == ZO_OK) {
         zo_tokenizer_close(tokenizer);
@@ -659,7 +659,7 @@ static void check_flipped_bits(void)
         bit = (char)(1 << (random >> 60 & 7));
         model[at] ^= bit;
         if (zo_tokenizer_open(help_write("flip.model", model, size_bytes),
-                              ZO_CHAT_GLM3, &tokenizer) == ZO_OK) {
+                              ZO_CHAT_ROLES, &tokenizer) == ZO_OK) {
             (void)!zo_tokenizer_encode(tokenizer, "ab cd\n你", 9, &ids);
             zo_tokenizer_close(tokenizer);
         }
@@ -691,7 +691,7 @@ static enum zo_status use_all(const char *path)
     size_t size_bytes = 0;
     enum zo_status status;
 
-    ZO_TRY(zo_tokenizer_open(path, ZO_CHAT_GLM2, &tokenizer));
+    ZO_TRY(zo_tokenizer_open(path, ZO_CHAT_ROUNDS, &tokenizer));
     ZO_TRY_GOTO(free_all,
                 zo_tokenizer_conversation(tokenizer, turns, 2, &ids, &answers));
     ZO_TRY_GOTO(free_all, zo_tokenizer_prompt(tokenizer, turns, 1, &ids));

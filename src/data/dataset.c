@@ -254,7 +254,7 @@ static enum zo_status finish_answers(struct reader *reader,
                                      const struct zo_row *row)
 {
     struct zo_spans *answers = &reader->answers;
-    const bool by_role = zo_tokenizer_chat(reader->tokenizer) == ZO_CHAT_GLM3;
+    const bool by_role = zo_tokenizer_chat(reader->tokenizer) == ZO_CHAT_ROLES;
 
     ZO_TRY(zo_ids_push(&reader->ids, zo_tokenizer_eos(reader->tokenizer)));
     for (size_t i = 0; i < answers->count; i++) {

@@ -12,8 +12,8 @@
  *   columns    prompt, answer, end token; the answer and the end token count.
  *   messages   zo_tokenizer_conversation(), end token; every answer counts,
  *              and the token that follows it: the end token, with
- *              ZO_CHAT_GLM3 also the next role token, which stops an answer.
- *              With ZO_CHAT_GLM2 and _PLAIN an end token follows only the
+ *              ZO_CHAT_ROLES also the next role token, which stops an answer.
+ *              With ZO_CHAT_ROUNDS and _PLAIN an end token follows only the
  *              last answer, as at inference.
  *   text       [gMASK] sop, the text, end token; text and end token count.
  *   input_ids  as they are; labels of -100 do not count; without `labels`
@@ -40,6 +40,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/cli_options.h"
 #include "src/base/notes.h"
 #include "src/base/status.h"
 #include "src/data/tokenizer.h"
@@ -47,8 +48,6 @@
 ZO_C_BEGIN
 
 struct zo_dataset; /* opaque */
-
-enum zo_on_long { ZO_ON_LONG_CUT, ZO_ON_LONG_SKIP, ZO_ON_LONG_ERROR };
 
 /* Fields left at 0 take the default in brackets. */
 struct zo_dataset_options {

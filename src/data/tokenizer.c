@@ -13,7 +13,7 @@
 
 struct zo_tokenizer {
     struct zo_sentencepiece *model; /* owned */
-    enum zo_chat chat;
+    enum zo_chat_format chat;
     int32_t piece_count, special_count;
     int32_t eos, pad;
     int32_t blank; /* the piece of a blank alone, or -1 */
@@ -66,7 +66,7 @@ static enum zo_status check_model(const struct zo_tokenizer *tokenizer,
     return ZO_OK;
 }
 
-enum zo_status zo_tokenizer_open(const char *path, enum zo_chat chat,
+enum zo_status zo_tokenizer_open(const char *path, enum zo_chat_format chat,
                                  struct zo_tokenizer **tokenizer_out)
 {
     struct zo_tokenizer *tokenizer = NULL;
@@ -82,7 +82,7 @@ enum zo_status zo_tokenizer_open(const char *path, enum zo_chat chat,
     tokenizer->chat = chat;
     tokenizer->piece_count = zo_sentencepiece_count(tokenizer->model);
     tokenizer->special_count =
-        chat == ZO_CHAT_GLM3 ? ZO_SPECIAL_COUNT : ZO_SPECIAL_EOP + 1;
+        chat == ZO_CHAT_ROLES ? ZO_SPECIAL_COUNT : ZO_SPECIAL_EOP + 1;
     tokenizer->eos = zo_sentencepiece_eos(tokenizer->model);
     tokenizer->pad = zo_sentencepiece_unk(tokenizer->model);
     tokenizer->blank = zo_sentencepiece_find(tokenizer->model, BLANK_PIECE);
@@ -107,7 +107,7 @@ void zo_tokenizer_close(struct zo_tokenizer *tokenizer)
     zo_free(tokenizer);
 }
 
-enum zo_chat zo_tokenizer_chat(const struct zo_tokenizer *tokenizer)
+enum zo_chat_format zo_tokenizer_chat(const struct zo_tokenizer *tokenizer)
 {
     return tokenizer->chat;
 }
@@ -185,7 +185,7 @@ enum zo_status zo_tokenizer_answer(const struct zo_tokenizer *tokenizer,
                                    const char *text, size_t size_bytes,
                                    struct zo_ids *ids)
 {
-    if (tokenizer->chat == ZO_CHAT_GLM3) {
+    if (tokenizer->chat == ZO_CHAT_ROLES) {
         ZO_TRY(zo_tokenizer_encode(tokenizer, "\n", 1, ids));
     }
     return zo_tokenizer_encode(tokenizer, text, size_bytes, ids);
@@ -256,7 +256,8 @@ static enum zo_status check_turns(const struct zo_tokenizer *tokenizer,
         return ZO_FAIL(ZO_E_DATA, "the last turn of the conversation is %s",
                        ends_with_answer ? "no answer" : "an answer");
     }
-    return tokenizer->chat == ZO_CHAT_GLM2 ? check_rounds(turns, count) : ZO_OK;
+    return tokenizer->chat == ZO_CHAT_ROUNDS ? check_rounds(turns, count)
+                                             : ZO_OK;
 }
 
 /* Templates that are one text: ChatGLM2's, and none. */
@@ -269,7 +270,7 @@ static enum zo_status encode_as_text(const struct zo_tokenizer *tokenizer,
     enum zo_status status = ZO_OK;
 
     for (size_t i = 0; i < count && status == ZO_OK; i++) {
-        status = tokenizer->chat == ZO_CHAT_GLM2
+        status = tokenizer->chat == ZO_CHAT_ROUNDS
                      ? append_round(&text, turns, i, &round)
                      : text_append(&text, turns[i].text, turns[i].size_bytes);
     }
@@ -286,7 +287,7 @@ enum zo_status zo_tokenizer_prompt(const struct zo_tokenizer *tokenizer,
 {
     ZO_TRY(check_turns(tokenizer, turns, count, false));
     ZO_TRY(zo_tokenizer_prefix(tokenizer, ids));
-    if (tokenizer->chat != ZO_CHAT_GLM3) {
+    if (tokenizer->chat != ZO_CHAT_ROLES) {
         return encode_as_text(tokenizer, turns, count, ids);
     }
     for (size_t i = 0; i < count; i++) {
@@ -358,7 +359,7 @@ static enum zo_status converse_by_text(const struct zo_tokenizer *tokenizer,
                                        size_t count, struct zo_ids *ids,
                                        struct zo_spans *answers)
 {
-    const bool is_glm2 = tokenizer->chat == ZO_CHAT_GLM2;
+    const bool is_glm2 = tokenizer->chat == ZO_CHAT_ROUNDS;
     struct text text = {0};
     size_t round = 0;
     bool is_first = true;
@@ -389,7 +390,7 @@ enum zo_status zo_tokenizer_conversation(const struct zo_tokenizer *tokenizer,
 {
     ZO_TRY(check_turns(tokenizer, turns, count, true));
     ZO_TRY(zo_tokenizer_prefix(tokenizer, ids));
-    return tokenizer->chat == ZO_CHAT_GLM3
+    return tokenizer->chat == ZO_CHAT_ROLES
                ? converse_by_role(tokenizer, turns, count, ids, answers)
                : converse_by_text(tokenizer, turns, count, ids, answers);
 }

@@ -5,6 +5,9 @@
  * Layer 6.  Life cycle: open, any number of encodes and decodes, close.
  * Read-only once open: any number of threads may share one.
  *
+ * The template is the model's chat_format: rounds (ChatGLM2), roles (ChatGLM3)
+ * or plain (CodeGeeX2, a base model).
+ *
  * Special tokens are ids and never text: text that spells one ("[gMASK]",
  * "</s>") is encoded as the ordinary text that it is.
  */
@@ -15,19 +18,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/model_config.h"
 #include "src/base/status.h"
 #include "src/data/ids.h"
 
 ZO_C_BEGIN
 
 struct zo_tokenizer; /* opaque */
-
-/* How a conversation becomes tokens. */
-enum zo_chat {
-    ZO_CHAT_GLM2, /* "[Round 1]\n\n问：...\n\n答：": chatglm2-6b, -32k */
-    ZO_CHAT_GLM3, /* <|user|> and <|assistant|> tokens: chatglm3-6b */
-    ZO_CHAT_PLAIN /* the text as it is: codegeex2-6b, a base model */
-};
 
 /* Special tokens, in the order of their ids: piece count + 0, 1, 2, ... */
 enum zo_special {
@@ -36,7 +33,7 @@ enum zo_special {
     ZO_SPECIAL_SMASK, /* [sMASK] */
     ZO_SPECIAL_SOP,   /* sop */
     ZO_SPECIAL_EOP,   /* eop */
-    /* the others exist with ZO_CHAT_GLM3 only */
+    /* the others exist with ZO_CHAT_ROLES only */
     ZO_SPECIAL_SYSTEM,      /* <|system|> */
     ZO_SPECIAL_USER,        /* <|user|> */
     ZO_SPECIAL_ASSISTANT,   /* <|assistant|> */
@@ -48,7 +45,7 @@ enum zo_role {
     ZO_ROLE_SYSTEM,
     ZO_ROLE_USER,
     ZO_ROLE_ASSISTANT,
-    ZO_ROLE_OBSERVATION /* what a tool answered; ZO_CHAT_GLM3 only */
+    ZO_ROLE_OBSERVATION /* what a tool answered; ZO_CHAT_ROLES only */
 };
 
 /* One message of a conversation. */
@@ -72,13 +69,13 @@ struct zo_turn {
  *   ZO_E_NOMEM     no memory
  */
 enum zo_status
-zo_tokenizer_open(const char *path, enum zo_chat chat,
+zo_tokenizer_open(const char *path, enum zo_chat_format chat,
                   struct zo_tokenizer **tokenizer_out) ZO_MUST_CHECK;
 
 /* NULL is allowed. */
 void zo_tokenizer_close(struct zo_tokenizer *tokenizer);
 
-enum zo_chat zo_tokenizer_chat(const struct zo_tokenizer *tokenizer);
+enum zo_chat_format zo_tokenizer_chat(const struct zo_tokenizer *tokenizer);
 
 /* Pieces of the SentencePiece model. */
 int32_t zo_tokenizer_piece_count(const struct zo_tokenizer *tokenizer);
@@ -113,7 +110,7 @@ enum zo_status zo_tokenizer_encode_rest(const struct zo_tokenizer *tokenizer,
                                         struct zo_ids *ids) ZO_MUST_CHECK;
 
 /*
- * Appends the ids of an answer, which follows a prompt: with ZO_CHAT_GLM3 the
+ * Appends the ids of an answer, which follows a prompt: with ZO_CHAT_ROLES the
  * "\n" of the role token comes first.  The end token is the caller's.
  */
 enum zo_status zo_tokenizer_answer(const struct zo_tokenizer *tokenizer,
@@ -128,11 +125,11 @@ enum zo_status zo_tokenizer_prefix(const struct zo_tokenizer *tokenizer,
  * Appends the prompt that asks for the answer to the last turn, as at
  * inference, [gMASK] sop included.
  *
- *   ZO_CHAT_GLM2    one text, "[Round i]\n\n问：Q\n\n答：A\n\n" a past round,
+ *   ZO_CHAT_ROUNDS    one text, "[Round i]\n\n问：Q\n\n答：A\n\n" a past round,
  *                   then "[Round n]\n\n问：Q\n\n答：".  A system turn may come
  *                   first; its text and "\n\n" precede the first round.  Then
  *                   user and assistant take turns, user first and last.
- *   ZO_CHAT_GLM3    per turn its role token, "\n" and the text, each encoded
+ *   ZO_CHAT_ROLES    per turn its role token, "\n" and the text, each encoded
  *                   alone; then <|assistant|>.  Roles in any order.
  *   ZO_CHAT_PLAIN   the texts, one after the other.
  *
@@ -159,9 +156,9 @@ void zo_spans_fini(struct zo_spans *spans);
  * Appends a whole conversation as training sees it, without the end token,
  * and to `answers` the stretch of ids of every assistant turn.
  *
- * With ZO_CHAT_GLM2 and ZO_CHAT_PLAIN an answer is encoded alone (it is what
+ * With ZO_CHAT_ROUNDS and ZO_CHAT_PLAIN an answer is encoded alone (it is what
  * the model writes), and what stands between two answers as one text that
- * continues the row.  With ZO_CHAT_GLM3 an answer is what follows
+ * continues the row.  With ZO_CHAT_ROLES an answer is what follows
  * <|assistant|>: "\n" and the text.
  *
  *   ZO_E_DATA    as zo_tokenizer_prompt(), but the last turn must be an
