@@ -48,7 +48,6 @@ struct zo_json_options {
     int64_t first_line;    /* line number of the first byte [1] */
     bool allow_comments;   /* #, //, block comments, trailing commas [false] */
     bool replace_lone_surrogates; /* by U+FFFD, else refused [false] */
-    bool allow_duplicate_keys;    /* the last one counts, else refused */
 };
 
 /*

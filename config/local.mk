@@ -5,6 +5,12 @@ libzo_a_SOURCES += \
 	config/config_keys.def \
 	config/config_keys_zero.def \
 	config/config_options.h \
+	config/json.c \
 	config/json.h \
+	config/json_read.c \
+	config/json_scan.c \
+	config/json_scan.h \
 	config/model_config.h \
 	config/run_config.h
+
+check_PROGRAMS += tests/test_json
