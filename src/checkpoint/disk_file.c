@@ -1,5 +1,6 @@
 #include "src/checkpoint/disk_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -211,6 +212,35 @@ enum zo_status zo_disk_rename(const char *from, const char *to)
     if (rename(from, to) != 0) {
         return ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot rename %s to %s: %s",
                               from, to, strerror(errno));
+    }
+    return ZO_OK;
+}
+
+enum zo_status zo_disk_remove_folder(const char *path)
+{
+    const struct dirent *entry;
+    DIR *stream = opendir(path);
+    int error = 0;
+
+    if (stream == NULL && errno == ENOENT) {
+        return ZO_OK;
+    }
+    if (stream == NULL) {
+        return ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot remove %s: %s", path,
+                              strerror(errno));
+    }
+    while ((entry = readdir(stream)) != NULL) {
+        if (strcmp(entry->d_name, ".") != 0 &&
+            strcmp(entry->d_name, "..") != 0 &&
+            unlinkat(dirfd(stream), entry->d_name, 0) != 0) {
+            error = errno;
+        }
+    }
+    (void)closedir(stream);
+    if (rmdir(path) != 0) {
+        error = error != 0 ? error : errno;
+        return ZO_FAIL_NATIVE(ZO_E_IO, error, "cannot remove %s: %s", path,
+                              strerror(error));
     }
     return ZO_OK;
 }

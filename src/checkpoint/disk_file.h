@@ -73,6 +73,14 @@ enum zo_status zo_disk_write_all(const char *path, const void *data,
 /* Moves a file or folder over `to`; its folder is not synced. */
 enum zo_status zo_disk_rename(const char *from, const char *to) ZO_MUST_CHECK;
 
+/*
+ * Removes a folder that holds files and links only; one that is not there is
+ * no error.
+ *
+ *   ZO_E_IO      something could not be removed, such as a folder inside
+ */
+enum zo_status zo_disk_remove_folder(const char *path) ZO_MUST_CHECK;
+
 /* Waits until the names in a folder are on the disk. */
 enum zo_status zo_disk_sync_folder(const char *path) ZO_MUST_CHECK;
 

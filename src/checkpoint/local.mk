@@ -6,15 +6,21 @@ libzo_a_SOURCES += \
 	src/checkpoint/download.h \
 	src/checkpoint/json_scan.c \
 	src/checkpoint/json_scan.h \
+	src/checkpoint/json_text.c \
+	src/checkpoint/json_text.h \
 	src/checkpoint/model_dir.c \
 	src/checkpoint/model_dir.h \
+	src/checkpoint/model_dir_writer.c \
 	src/checkpoint/model_dir_writer.h \
+	src/checkpoint/model_files.c \
+	src/checkpoint/model_files.h \
 	src/checkpoint/model_index.c \
 	src/checkpoint/model_index.h \
 	src/checkpoint/pickle.c \
 	src/checkpoint/pickle.h \
 	src/checkpoint/safetensors.c \
 	src/checkpoint/safetensors.h \
+	src/checkpoint/safetensors_writer.c \
 	src/checkpoint/safetensors_writer.h \
 	src/checkpoint/tensor_source.c \
 	src/checkpoint/tensor_source.h \

@@ -40,7 +40,7 @@ struct zo_model_write_options {
     zo_tensor_data_fn data; /* required */
     void *context;          /* for data */
     uint64_t shard_bytes;   /* tensor data in a shard, at most [10^10] */
-    size_t piece_bytes;     /* largest piece asked of data [16 MiB] */
+    size_t piece_bytes;     /* largest piece asked of data, >= 8 [16 MiB] */
     bool replace;           /* an existing model directory is replaced */
 };
 
