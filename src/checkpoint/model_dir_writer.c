@@ -473,12 +473,29 @@ static enum zo_status remove_old(const struct job *job)
     return ZO_OK;
 }
 
+/* The caller's config.json, in place of one that was copied. */
+static enum zo_status write_config_json(const struct job *job)
+{
+    const char *text = job->options.config_json;
+    enum zo_status status;
+    char *path = NULL;
+
+    if (text == NULL) {
+        return ZO_OK;
+    }
+    ZO_TRY(zo_disk_join(job->partial, "config.json", &path));
+    status = zo_disk_write_all(path, text, strlen(text));
+    zo_free(path);
+    return status;
+}
+
 static enum zo_status write_all(struct job *job)
 {
     if (job->options.source_path != NULL) {
         ZO_TRY(zo_model_files_copy(job->options.source_path, job->partial,
                                    main_dtype(job), job->notes, &job->written));
     }
+    ZO_TRY(write_config_json(job));
     ZO_TRY(write_shards(job));
     ZO_TRY(write_index(job));
     ZO_TRY(verify(job));
