@@ -43,11 +43,10 @@ static void make_chunk(void *work, int64_t index)
     const int64_t at = index * CHUNK_ELEMS;
     const int64_t count = piece->elem_count - at;
 
-    zo_parameter_fill(piece->parameter, maker->config, maker->seed,
-                      piece->first_elem + at,
-                      count < CHUNK_ELEMS ? count : CHUNK_ELEMS, maker->dtype,
-                      piece->buffer +
-                          (size_t)at * zo_dtype_bytes(maker->dtype));
+    zo_parameter_fill(
+        piece->parameter, maker->config, maker->seed, piece->first_elem + at,
+        count < CHUNK_ELEMS ? count : CHUNK_ELEMS, maker->dtype,
+        piece->buffer + (size_t)at * zo_dtype_bytes(maker->dtype));
 }
 
 /* A zo_tensor_data_fn. */
@@ -160,8 +159,18 @@ static enum zo_status write_model(struct zo_cli *cli,
     return ZO_OK;
 }
 
-enum zo_status zo_cli_init(struct zo_cli *cli,
-                           const struct zo_options *options)
+/*
+ * Is config.json in `source` the model's own, as it is to be written?  Then
+ * it is copied, with keys that only other programs read.
+ */
+static bool config_is_copied(const struct zo_options *options,
+                             const char *source)
+{
+    return options->tokenizer == NULL && options->set_count == 0 &&
+           source != NULL && strcmp(source, options->model) == 0;
+}
+
+enum zo_status zo_cli_init(struct zo_cli *cli, const struct zo_options *options)
 {
     struct zo_model_config config;
     char *source = NULL, *config_json = NULL;
@@ -170,12 +179,13 @@ enum zo_status zo_cli_init(struct zo_cli *cli,
     if (options->output == NULL) {
         return ZO_FAIL(ZO_E_USAGE, "init needs --output DIR");
     }
-    status = zo_cli_model_config(options, true, &cli->notes, &config);
+    ZO_TRY(zo_cli_model_config(options, true, &cli->notes, &config));
     zo_cli_print_notes(cli);
-    ZO_TRY(status);
-    config.dtype = options->dtype;
     ZO_TRY(zo_cli_model_folder(options, &source));
-    ZO_TRY_GOTO(free_texts, zo_model_config_json(&config, &config_json));
+    if (!config_is_copied(options, source)) {
+        config.dtype = options->dtype;
+        ZO_TRY_GOTO(free_texts, zo_model_config_json(&config, &config_json));
+    }
     status = write_model(cli, options, &config, source, config_json);
 
 free_texts:

@@ -1,12 +1,12 @@
 #include "src/cli/inputs.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "src/base/arith.h"
 #include "src/base/memory.h"
+#include "src/checkpoint/disk_file.h"
 
 enum zo_status zo_cli_model_config(const struct zo_options *options,
                                    bool takes_sets, struct zo_notes *notes,
@@ -16,10 +16,9 @@ enum zo_status zo_cli_model_config(const struct zo_options *options,
         return ZO_FAIL(ZO_E_USAGE, "%s needs --model DIR",
                        zo_command_name(options->command));
     }
-    return zo_model_config_read(options->model, options->model_family,
-                                options->sets,
-                                takes_sets ? options->set_count : 0, notes,
-                                config_out);
+    return zo_model_config_read(
+        options->model, options->model_family, options->sets,
+        takes_sets ? options->set_count : 0, notes, config_out);
 }
 
 enum zo_status zo_cli_model_folder(const struct zo_options *options,
@@ -52,29 +51,28 @@ static enum zo_status open_in(const char *folder,
                               const struct zo_model_config *config,
                               struct zo_tokenizer **tokenizer_out)
 {
-    static const char name[] = "/tokenizer.model";
     struct zo_tokenizer *tokenizer = NULL;
-    const size_t length = strlen(folder) + sizeof(name);
     enum zo_status status;
     char *path = NULL;
+    int32_t id_count;
 
-    ZO_TRY(zo_alloc(length, 1, "a path", &path));
-    (void)snprintf(path, length, "%s%s", folder, name);
-    status = zo_tokenizer_open(path, config->chat_format, &tokenizer);
-    zo_free(path);
-    ZO_TRY(status);
-    if (zo_tokenizer_id_count(tokenizer) > config->vocab_size) {
-        status =
-            ZO_FAIL(ZO_E_CORRUPT,
-                    "%s%s has %d ids, but the model's vocabulary has %lld "
-                    "rows: they do not belong together",
-                    folder, name, (int)zo_tokenizer_id_count(tokenizer),
-                    (long long)config->vocab_size);
+    ZO_TRY(zo_disk_join(folder, "tokenizer.model", &path));
+    ZO_TRY_GOTO(free_path,
+                zo_tokenizer_open(path, config->chat_format, &tokenizer));
+    id_count = zo_tokenizer_id_count(tokenizer);
+    if (id_count > config->vocab_size) {
+        status = ZO_FAIL(ZO_E_CORRUPT,
+                         "%s has %d ids, but the model's vocabulary has %lld "
+                         "rows: they do not belong together",
+                         path, (int)id_count, (long long)config->vocab_size);
         zo_tokenizer_close(tokenizer);
-        return status;
+        goto free_path;
     }
     *tokenizer_out = tokenizer;
-    return ZO_OK;
+
+free_path:
+    zo_free(path);
+    return status;
 }
 
 enum zo_status zo_cli_tokenizer(const struct zo_options *options,
@@ -104,8 +102,8 @@ enum zo_status zo_cli_dataset(const struct zo_options *options,
                               struct zo_notes *notes,
                               struct zo_dataset **dataset_out)
 {
-    const int64_t max_length = options->max_length != 0 ? options->max_length
-                                                        : config->seq_length;
+    const int64_t max_length =
+        options->max_length != 0 ? options->max_length : config->seq_length;
     const struct zo_dataset_options rows = {
         .path = path,
         .prompt_column = options->prompt_column,

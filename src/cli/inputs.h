@@ -51,11 +51,12 @@ zo_cli_tokenizer(const struct zo_options *options,
  * Opens rows as the options of "The rows" say.  rows_max of 0 is all;
  * max_length of 0 is the model's.  As zo_dataset_open().
  */
-enum zo_status
-zo_cli_dataset(const struct zo_options *options, const char *path,
-               int64_t rows_max, const struct zo_model_config *config,
-               const struct zo_tokenizer *tokenizer, struct zo_notes *notes,
-               struct zo_dataset **dataset_out) ZO_MUST_CHECK;
+enum zo_status zo_cli_dataset(const struct zo_options *options,
+                              const char *path, int64_t rows_max,
+                              const struct zo_model_config *config,
+                              const struct zo_tokenizer *tokenizer,
+                              struct zo_notes *notes,
+                              struct zo_dataset **dataset_out) ZO_MUST_CHECK;
 
 ZO_C_END
 
