@@ -1,1 +1,15 @@
-# Sources and tests of this folder.
+libzo_a_SOURCES += \
+	src/train/loss_scaler.c \
+	src/train/loss_scaler.h \
+	src/train/lr_schedule.c \
+	src/train/lr_schedule.h \
+	src/train/metrics.c \
+	src/train/metrics.h \
+	src/train/progress.c \
+	src/train/progress.h
+
+check_PROGRAMS += \
+	tests/test_loss_scaler \
+	tests/test_lr_schedule \
+	tests/test_metrics \
+	tests/test_progress
