@@ -12,7 +12,7 @@ if test -z "$program"; then
   echo "ok 1 - $sentence # SKIP no clang-format 14; CLANG_FORMAT= names one"
   exit 0
 fi
-found=$(find src offload kernels config bench tests -type f \( -name '*.[ch]' \
+found=$(find src offload kernels config bench man tests -type f \( -name '*.[ch]' \
   -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) \
   -exec "$program" --style=file --dry-run -Werror {} + 2>&1 |
   grep 'error:' | cut -d: -f1,2 | sort -u)

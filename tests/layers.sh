@@ -12,7 +12,7 @@ row_of() {
     offload/*) echo 5 ;;
     src/model/*|src/data/*|src/checkpoint/*) echo 6 ;;
     src/train/*) echo 7 ;;
-    src/cli/*|src/main.c|bench/*|tests/*) echo 8 ;;
+    src/cli/*|src/main.c|bench/*|man/*|tests/*) echo 8 ;;
     *) echo unknown ;;
   esac
 }
@@ -24,7 +24,7 @@ module_of() {
 }
 # Prints each include of the current folder that breaks the rule.
 violations() {
-  find src offload kernels config bench tests -name '*.[ch]' -o \
+  find src offload kernels config bench man tests -name '*.[ch]' -o \
     -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' |
   sort | while read -r file; do
     own=$(row_of "$file")
@@ -61,7 +61,7 @@ fi
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 99
-mkdir -p src/base src/model src/data src/comm offload kernels config bench tests
+mkdir -p src/base src/model src/data src/comm offload kernels config bench man tests
 echo '#include "src/model/model.h"' >src/base/upwards.c
 echo '#include "src/data/rows.h"' >src/model/neighbour.c
 echo '#include "config/settings.h"' >kernels/settings.c

@@ -16,12 +16,12 @@ print src/base/status.c
 # main() ends the process; tests end the children that they fork.
 may_exit='^(src/main\.c|tests/.*)$'
 # What talks to the user; library code adds a note instead.
-may_print='^(src/main\.c|src/cli/.*|bench/.*|tests/.*)$'
+may_print='^(src/main\.c|src/cli/.*|bench/.*|man/.*|tests/.*)$'
 # memory.c is the allocator; tests interpose and inject.
 may_allocate='^(src/base/memory\.c|tests/.*|bench/.*)$'
 
 sources() {
-  find src offload kernels config bench tests -type f \( -name '*.[ch]' \
+  find src offload kernels config bench man tests -type f \( -name '*.[ch]' \
     -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) | sort
 }
 
@@ -136,7 +136,7 @@ without() {
 
 plant() {
   mkdir -p "$1/src/base" "$1/src/train" "$1/config" "$1/offload" \
-    "$1/kernels" "$1/bench" "$1/tests"
+    "$1/kernels" "$1/bench" "$1/man" "$1/tests"
   bad=$1/src/train/bad.c
   {
     printf '#include <zstd.h>\n/* strcpy(a, b) in a comment is none */\n'
