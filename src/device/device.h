@@ -1,0 +1,128 @@
+/*
+ * The device interface: what a trainer may ask of a host or a GPU.
+ *
+ * Layer 2: includes src/base only.  Everything above talks to a device
+ * through here; only src/device/cuda* and kernels/cuda see CUDA.
+ *
+ * The model is CUDA's: work is queued on streams, a stream runs its work in
+ * order, an event is a point in a stream.  The host device has the same
+ * semantics with a thread a stream, so that overlap and races show without a
+ * GPU.
+ */
+#ifndef ZO_SRC_DEVICE_DEVICE_H
+#define ZO_SRC_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/pool.h"
+#include "src/base/status.h"
+
+ZO_C_BEGIN
+
+struct zo_device; /* opaque; one per GPU, or one virtual host device */
+struct zo_stream; /* opaque; work queued on it runs in order */
+struct zo_event;  /* opaque; a point in a stream */
+
+enum zo_mem_kind {
+    ZO_MEM_DEVICE, /* memory of the device; on cuda the host may not read it */
+    ZO_MEM_PINNED, /* page-locked host memory, for asynchronous copies */
+    ZO_MEM_KINDS
+};
+
+struct zo_device_options {
+    struct zo_pool *pool; /* borrowed until close; host: splits its kernels */
+    /* Host, for tests: each command waits a random 0..delay_us_max first. */
+    uint64_t delay_seed;
+    uint32_t delay_us_max;
+};
+
+/* Facts that never change after open. */
+struct zo_device_info {
+    const char *name;        /* borrowed: "host:0", "cuda:3" */
+    const char *description; /* borrowed: "NVIDIA H200", "x86-64, 16 cores" */
+    uint64_t memory_bytes;   /* total, not free */
+    uint32_t align_bytes;    /* every allocation is aligned to this; >= 256 */
+    bool can_peer_copy;      /* copies to a sibling device without the host */
+};
+
+/*
+ * One table per kind of device.  Rules for who writes one:
+ *  - no entry is NULL where count() can be above 0: what a device cannot do
+ *    returns ZO_E_NOSUPPORT;
+ *  - an entry that fails leaves its out-pointers untouched;
+ *  - "queues" means the call may return before the work is done, so buffers
+ *    named in it belong to the stream until the stream has passed them;
+ *  - queueing, recording and querying allocate nothing;
+ *  - one thread issues for all streams of a run; the host device's stream
+ *    threads are its own;
+ *  - work that fails on a stream is reported, once, by the next sync or query
+ *    of that stream or of an event recorded on it after the failure; work
+ *    behind a failure is dropped, and a stream that waits for an event
+ *    behind it fails likewise.
+ */
+struct zo_device_ops {
+    uint32_t abi; /* ZO_DEVICE_ABI; a mismatch is a bug */
+    const char *kind;
+
+    /* Devices that can be opened; 0 is no failure.  host: as many as asked. */
+    enum zo_status (*count)(int *count_out);
+    enum zo_status (*open)(int index, const struct zo_device_options *options,
+                           struct zo_device **device_out);
+    void (*close)(struct zo_device *device); /* NULL is allowed */
+    const struct zo_device_info *(*info)(const struct zo_device *device);
+
+    /* Bytes of device memory that are free, now, for everybody. */
+    enum zo_status (*mem_free_bytes)(struct zo_device *device,
+                                     uint64_t *bytes_out);
+    /* Caller owns *memory_out and returns it to mem_free of the same device.
+     * `name` is for the message of a failure: "weights". */
+    enum zo_status (*mem_alloc)(struct zo_device *device, enum zo_mem_kind kind,
+                                const char *name, size_t size_bytes,
+                                void **memory_out);
+    void (*mem_free)(struct zo_device *device, enum zo_mem_kind kind,
+                     void *memory, size_t size_bytes); /* NULL is allowed */
+    /* Bytes allocated through this device, by kind. */
+    uint64_t (*mem_allocated)(const struct zo_device *device,
+                              enum zo_mem_kind kind);
+
+    /* `name` is for traces and messages: "compute", "h2d". */
+    enum zo_status (*stream_open)(struct zo_device *device, const char *name,
+                                  struct zo_stream **stream_out);
+    void (*stream_close)(struct zo_stream *stream); /* NULL, or waits first */
+    enum zo_status (*stream_sync)(struct zo_stream *stream); /* blocks */
+
+    /* Queues.  Ranges may not overlap.  Either side may be any kind, also of
+     * a sibling device.  size_bytes may be 0. */
+    enum zo_status (*copy)(struct zo_stream *stream, void *target,
+                           const void *source, size_t size_bytes);
+    /* Queues: memset. */
+    enum zo_status (*fill)(struct zo_stream *stream, void *target, int byte,
+                           size_t size_bytes);
+
+    enum zo_status (*event_open)(struct zo_device *device,
+                                 struct zo_event **event_out);
+    void (*event_close)(struct zo_event *event); /* NULL is allowed */
+    /* Queues.  A later record of the same event replaces this one.  Stream
+     * and event are of the same device. */
+    enum zo_status (*event_record)(struct zo_stream *stream,
+                                   struct zo_event *event);
+    /* Queues: the stream goes on when the latest record so far has been
+     * passed.  An event never recorded is no wait.  Any device's event of
+     * the same kind. */
+    enum zo_status (*event_wait)(struct zo_stream *stream,
+                                 struct zo_event *event);
+    /* True in *done_out when the latest record has been passed. */
+    enum zo_status (*event_query)(struct zo_event *event, bool *done_out);
+    enum zo_status (*event_sync)(struct zo_event *event); /* blocks */
+};
+
+#define ZO_DEVICE_ABI 2u
+
+extern const struct zo_device_ops zo_device_host;
+extern const struct zo_device_ops zo_device_cuda; /* a stub without CUDA */
+
+ZO_C_END
+
+#endif
