@@ -274,9 +274,13 @@ static enum zo_status add_unit(struct zo_build *build, int u, int d)
     const uint64_t typed = elems * zo_dtype_bytes(options->type);
     struct zo_unit_buffers *unit = zo_build_unit(build, u, d);
 
-    unit->remainder = unit->master = ZO_NO_BUFFER;
+    *unit = (struct zo_unit_buffers){ZO_NO_BUFFER, ZO_NO_BUFFER, ZO_NO_BUFFER,
+                                     ZO_NO_BUFFER, ZO_NO_BUFFER, ZO_NO_BUFFER};
     ZO_TRY(add_buffer(build, "weights", ZO_PURPOSE_WEIGHTS, ZO_TIER_GPU, d, u,
                       typed, &unit->weights));
+    if (options->evaluates_only) {
+        return ZO_OK;
+    }
     if (options->type == ZO_BF16) {
         ZO_TRY(add_buffer(build, "remainders", ZO_PURPOSE_MASTER, ZO_TIER_GPU,
                           d, u, 2 * elems, &unit->remainder));
@@ -809,7 +813,9 @@ static enum zo_status build_evaluation(struct zo_lister *lister)
     }
     for (int u = 0; u < options->unit_count; u++) {
         for (int d = 0; d < options->device_count; d++) {
-            ZO_TRY(emit_adamw(lister, u, d));
+            if (!options->evaluates_only) {
+                ZO_TRY(emit_adamw(lister, u, d));
+            }
             ZO_TRY(emit_forward(lister, u, 0, d));
         }
     }
@@ -872,11 +878,13 @@ static enum zo_status build_all(struct zo_lister *lister)
         ZO_TRY(add_device(build, d));
     }
     ZO_TRY(add_host(build));
-    ZO_TRY(build_step(lister));
-    if (options->has_evaluation) {
+    if (!options->evaluates_only) {
+        ZO_TRY(build_step(lister));
+        ZO_TRY(build_tail(lister));
+    }
+    if (options->has_evaluation || options->evaluates_only) {
         ZO_TRY(build_evaluation(lister));
     }
-    ZO_TRY(build_tail(lister));
     return zo_layout(&build->program);
 }
 

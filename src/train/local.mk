@@ -1,6 +1,8 @@
 libzo_a_SOURCES += \
 	src/train/decide.c \
 	src/train/decide.h \
+	src/train/decoder.c \
+	src/train/decoder.h \
 	src/train/devices.c \
 	src/train/devices.h \
 	src/train/feed.c \

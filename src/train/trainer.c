@@ -45,7 +45,9 @@ struct zo_trainer {
 
 static int micros_of(const struct zo_trainer_options *options)
 {
-    return (int)options->config->gradient_accumulation_steps;
+    return options->evaluates_only
+               ? 1
+               : (int)options->config->gradient_accumulation_steps;
 }
 
 static enum zo_status build_with(struct zo_trainer *trainer, enum zo_keep keep)
@@ -63,6 +65,7 @@ static enum zo_status build_with(struct zo_trainer *trainer, enum zo_keep keep)
         .decides = zo_run_decides(config),
         .keep = keep,
         .has_evaluation = options->eval_batches != NULL,
+        .evaluates_only = options->evaluates_only,
         .bucket_elems = config->zero.reduce_bucket_size,
         .tokens_max = options->bounds.tokens,
         .labels_max = zo_max_i64(options->bounds.labels, 1),

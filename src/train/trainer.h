@@ -29,7 +29,8 @@ struct zo_trainer_options {
     struct zo_batches_bounds bounds;     /* of both */
     int64_t positions_max;               /* of the longest row */
     int64_t first_step, last_step;       /* from 1 */
-    int64_t eval_every;                  /* steps; 0: never */
+    int64_t eval_every;                  /* steps; 0: after the last alone */
+    bool evaluates_only; /* weights and eval_batches; run() may not be called */
     uint64_t gpu_memory_bytes;  /* budget a device; 0: none to keep to */
     uint64_t host_memory_bytes; /* likewise */
     /* For tests. */
@@ -73,8 +74,8 @@ struct zo_trainer_watch {
 };
 
 /*
- * Runs first_step to last_step, evaluating every eval_every steps and after
- * the last; stops early, in good order, when asked to.  Behind it every
+ * Runs first_step to last_step, evaluating (given eval_batches) every
+ * eval_every steps and after the last; stops early, in good order, when asked to.  Behind it every
  * update has run.  *steps_out is the last step that was done.
  *
  *   ZO_E_NUMERIC   as zo_decide()
