@@ -101,8 +101,7 @@ static void put_default(const struct zo_option *option)
     const char *text = option->default_text;
 
     if (option->kind == ZO_ARG_FLAG && text != NULL) {
-        (void)printf("On by default;\n.Fl -no-%s\nturns it off.\n",
-                     option->name);
+        (void)puts("On by default; this turns it off.");
     } else if (text != NULL && text[0] != '\0') {
         (void)printf("Default:\n.Cm %s .\n", text);
     } else if (option->default_note != NULL) {
@@ -116,7 +115,12 @@ static void put_default(const struct zo_option *option)
 
 static void put_option(const struct zo_option *option)
 {
-    (void)printf(".It Fl -%s", option->name);
+    /* As in --help: of what is on by default, the name that turns it off. */
+    (void)printf(".It Fl -%s%s",
+                 option->kind == ZO_ARG_FLAG && option->default_text != NULL
+                     ? "no-"
+                     : "",
+                 option->name);
     if (option->argument != NULL && option->value_is_optional) {
         (void)printf(" Ns Op = Ns Ar %s", option->argument);
     } else if (option->argument != NULL) {

@@ -20,8 +20,7 @@ report() { # report NUMBER SENTENCE FOUND
 
 # The options of a help text, and those of a page's .It lines.
 options_of_help() {
-  sed -n 's/^  *\(-[-,a-z0-9_ ]*\).*/\1/p' | grep -o -e '--[a-z][a-z0-9_-]*' |
-    sort -u
+  sed -n 's/^  \(--[a-z][a-z0-9_-]*\).*/\1/p' | sort -u
 }
 options_of_page() {
   grep '^\.It .*Fl ' "$1" | grep -o -e 'Fl -[a-z][a-z0-9_-]*' |
