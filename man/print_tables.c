@@ -98,11 +98,11 @@ static void put_names(const char *macro, const char *names)
 
 static void put_default(const struct zo_option *option)
 {
-    const char *text = option->default_text;
+    /* The name of a flag says it: --name is off, --no-name on. */
+    const char *text =
+        option->kind == ZO_ARG_FLAG ? NULL : option->default_text;
 
-    if (option->kind == ZO_ARG_FLAG && text != NULL) {
-        (void)puts("On by default; this turns it off.");
-    } else if (text != NULL && text[0] != '\0') {
+    if (text != NULL && text[0] != '\0') {
         (void)printf("Default:\n.Cm %s .\n", text);
     } else if (option->default_note != NULL) {
         size_t column = 0;
