@@ -17,9 +17,10 @@
 #define PLAN      ZO_COMMAND_PLAN
 #define INSPECT   ZO_COMMAND_INSPECT
 #define INIT      ZO_COMMAND_INIT
-#define COMPUTE   (TRAIN | EVAL | PLAN)
+#define GENERATE  ZO_COMMAND_GENERATE
+#define COMPUTE   (TRAIN | EVAL | PLAN | GENERATE)
 #define ROWS      (TRAIN | EVAL | PLAN | INSPECT)
-#define ALL       (TRAIN | EVAL | PLAN | INSPECT | INIT)
+#define ALL       (TRAIN | EVAL | PLAN | INSPECT | INIT | GENERATE)
 #define AT(field) .offset = offsetof(struct zo_options, field)
 
 static const struct zo_option table[] = {
@@ -63,6 +64,8 @@ const char *zo_command_name(enum zo_command command)
         return "inspect";
     case ZO_COMMAND_INIT:
         return "init";
+    case ZO_COMMAND_GENERATE:
+        return "generate";
     }
     return "";
 }
