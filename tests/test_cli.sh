@@ -57,7 +57,7 @@ version() {
 }
 overview() {
   exits 0 --help && prints 'usage: zero-offload COMMAND' &&
-    prints '  inspect' && prints '  init' && ! test -s err &&
+    ! grep -qE '.{81}' out && prints '  inspect' && prints '  init' && ! test -s err &&
     exits 0 help && exits 0 -h
 }
 unknown_command() {
@@ -155,6 +155,10 @@ from_file() {
   exits 0 init --model tiny/config.json --output five --seed 7 --dtype fp32 &&
     cmp -s five/model.safetensors two/model.safetensors
 }
+dry_run() {
+  exits 0 init --model tiny --output nothing --dry-run && ! test -e nothing &&
+    prints 'would hold 94784 parameters'
+}
 missing_output() {
   exits 2 init --model tiny && says 'init needs --output DIR'
 }
@@ -178,6 +182,7 @@ case_ 'the numbers depend on the seed and not on threads' same_numbers
 case_ 'init replaces a model only when told to' no_overwriting
 case_ 'init --set changes the configuration that is written' sets
 case_ 'init takes a config.json' from_file
+case_ 'init --dry-run writes nothing' dry_run
 case_ 'init without --output is wrong usage' missing_output
 case_ 'init refuses another architecture and writes nothing' bad_config
 case_ 'a model that is not there is wrong usage' nothing_there
@@ -208,16 +213,11 @@ bad_rows() {
 }
 # Each damaged file: exit 4, and the message names it.
 weights() {
-  for name in st_gap st_dup_key st_len_2e63 st_neg st_tail st_float; do
-    exits 4 inspect --model "$shared/fixtures/$name.safetensors" &&
-      says "$name.safetensors" || return 1
-  done
-  for name in bin_evil bin_html bin_lfs bin_slip bin_trunc bin_deep; do
-    exits 4 inspect --model "$shared/fixtures/$name.bin" &&
-      says "$name.bin" || return 1
-  done
-  for name in idx_escape idx_subset; do
-    exits 4 inspect --model "$shared/fixtures/$name" && says "$name/" ||
+  for fixture in st_gap.safetensors st_dup_key.safetensors \
+    st_len_2e63.safetensors st_neg.safetensors st_tail.safetensors \
+    st_float.safetensors bin_evil.bin bin_html.bin bin_lfs.bin bin_slip.bin \
+    bin_trunc.bin bin_deep.bin idx_escape idx_subset; do
+    exits 4 inspect --model "$shared/fixtures/$fixture" && says "$fixture" ||
       return 1
   done
 }
