@@ -13,6 +13,7 @@ libzo_a_SOURCES += \
 	src/cli/signals.h
 
 check_PROGRAMS += \
+	tests/test_cli_memory \
 	tests/test_print \
 	tests/test_signals
 
