@@ -179,7 +179,7 @@ const char *help_toy_model_with(const char *name, const char *eos,
         put_piece(&model, byte, 0, TYPE_BYTE);
     }
     for (size_t i = 0; i < TAP_COUNT(pieces); i++) {
-        /* A piece with a higher score merges first: the longest ones. */
+        /* A pair whose piece has a higher score merges first. */
         put_piece(&model, pieces[i], i < 6 ? -100.0f : -1.0f - (float)i,
                   TYPE_NORMAL);
     }

@@ -575,13 +575,14 @@ static enum zo_status summarise(const struct reader *reader)
     }
     ZO_TRY(zo_note_add(reader->notes, ZO_NOTE_INFO, "%s: rows are %s",
                        reader->dataset->path, zo_rows_describe(reader->rows)));
-    return zo_note_add(reader->notes, all > 0 ? ZO_NOTE_WARN : ZO_NOTE_INFO,
-                       "%s: %lld rows read, %lld cut, %lld skipped%s; the "
-                       "longest has %lld tokens, at line %lld",
-                       reader->dataset->path, (long long)counts->read,
-                       (long long)counts->cut, all, skipped,
-                       (long long)counts->longest_tokens,
-                       (long long)counts->longest_line);
+    return zo_note_add(
+        reader->notes, all > 0 ? ZO_NOTE_WARN : ZO_NOTE_INFO,
+        "%s: %lld rows read, %lld cut, %lld skipped%s; the "
+        "longest has %lld tokens, at line %lld%s%s",
+        reader->dataset->path, (long long)counts->read, (long long)counts->cut,
+        all, skipped, (long long)counts->longest_tokens,
+        (long long)counts->longest_line, all > 0 ? "; the first skipped: " : "",
+        reader->first_skip);
 }
 
 static enum zo_status check_options(const struct zo_dataset_options *options)
