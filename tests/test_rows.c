@@ -98,7 +98,7 @@ static void check_json_refused(void)
         {"\"你\n\"", "f:7:3: want control characters"},
         {"[\"你好\", x]", "f:7:8: want a JSON value, found `x]`"},
         {"[1,\n 2,\n x]", "f:9:2: want a JSON value"},
-        {"\xd0\xce", "f:7:1: not UTF-8, found `\\xd0\\xce`"},
+        {"\xd0\xce", "f:7:1: not UTF-8, found the bytes d0 ce;"},
         {"{\"a\": \"\xc0\x80\"}", "f:7:8: not UTF-8"},
         {"\"\xed\xa0\x80\"", "f:7:2: not UTF-8"},
     };
@@ -326,7 +326,7 @@ static void check_layouts(void)
         {QA "\n[1]\n", "1 user:q assistant:a",
          "2:1: a row: want an object, found an array"},
         {"7\n", "", "1:1: a row: want an object, found a number"},
-        {"\xff\xfe{", "", "1:1: not UTF-8, found `\\xff\\xfe{`"},
+        {"\xff\xfe{", "", "1:1: not UTF-8, found the bytes ff fe 7b;"},
         /* arrays that are no arrays */
         {"[" QA, "1 user:q assistant:a", "found the end of the file"},
         {"[", "", "found the end of the file"},

@@ -55,7 +55,7 @@ struct reader {
 /* How a row in the making ends. */
 enum verdict { KEEP, KEEP_CUT, DROP };
 
-/* ---- rows kept ---------------------------------------------------------- */
+/* ---- rows kept ----------------------------------------------------------- */
 
 static enum zo_status add_label_span(struct zo_dataset *dataset,
                                      struct record *record, int64_t begin,
@@ -163,7 +163,7 @@ static enum zo_status keep_ids(struct reader *reader, const struct zo_row *row,
     return add_record(dataset, &record);
 }
 
-/* ---- rows that are too long --------------------------------------------- */
+/* ---- rows that are too long ---------------------------------------------- */
 
 /* Remembers why a row was left out, in case none remains. */
 static void remember_skip(struct reader *reader, const char *reason)
@@ -247,7 +247,7 @@ static bool cut_after_answer(struct reader *reader, int64_t limit)
     return false;
 }
 
-/* ---- one row of each kind ----------------------------------------------- */
+/* ---- one row of each kind ------------------------------------------------ */
 
 /* The end token, and what stops an answer, count with the answers. */
 static enum zo_status finish_answers(struct reader *reader,
@@ -450,7 +450,7 @@ static enum zo_status read_row(struct reader *reader, const struct zo_row *row)
     return ZO_OK;
 }
 
-/* ---- the file ----------------------------------------------------------- */
+/* ---- the file ------------------------------------------------------------ */
 
 /* Decides about a failed row: ZO_OK when it is left out. */
 static enum zo_status skip_bad(struct reader *reader, enum zo_status status)
