@@ -56,6 +56,21 @@ const struct zo_micro_counts *zo_call_counts(const struct zo_op_call *call)
                            call->op->device];
 }
 
+static uint64_t losses_bytes(const struct zo_build_options *options)
+{
+    return zo_round_up((uint64_t)options->micros *
+                           (uint64_t)options->labels_max * sizeof(float),
+                       ZO_ALIGN_BYTES);
+}
+
+const float *zo_measured_losses(const struct zo_measured *measured, int micro,
+                                int device)
+{
+    return measured->losses +
+           (uint64_t)device * losses_bytes(measured->options) / sizeof(float) +
+           micro * measured->options->labels_max;
+}
+
 /* ---- operations of the builder's own ------------------------------------ */
 
 static enum zo_status run_copy(const struct zo_op_call *call)
@@ -259,9 +274,13 @@ static enum zo_status add_unit(struct zo_build *build, int u, int d)
     const uint64_t typed = elems * zo_dtype_bytes(options->type);
     struct zo_unit_buffers *unit = zo_build_unit(build, u, d);
 
-    unit->remainder = unit->master = ZO_NO_BUFFER;
+    *unit = (struct zo_unit_buffers){ZO_NO_BUFFER, ZO_NO_BUFFER, ZO_NO_BUFFER,
+                                     ZO_NO_BUFFER, ZO_NO_BUFFER, ZO_NO_BUFFER};
     ZO_TRY(add_buffer(build, "weights", ZO_PURPOSE_WEIGHTS, ZO_TIER_GPU, d, u,
                       typed, &unit->weights));
+    if (options->evaluates_only) {
+        return ZO_OK;
+    }
     if (options->type == ZO_BF16) {
         ZO_TRY(add_buffer(build, "remainders", ZO_PURPOSE_MASTER, ZO_TIER_GPU,
                           d, u, 2 * elems, &unit->remainder));
@@ -276,13 +295,6 @@ static enum zo_status add_unit(struct zo_build *build, int u, int d)
                       ZO_TIER_GPU, d, u, 4 * elems, &unit->exp_avg_sq));
     return add_buffer(build, "gradient", ZO_PURPOSE_GRADIENT, ZO_TIER_GPU, d,
                       u, typed, &unit->grad);
-}
-
-static uint64_t losses_bytes(const struct zo_build_options *options)
-{
-    return zo_round_up((uint64_t)options->micros *
-                           (uint64_t)options->labels_max * sizeof(float),
-                       ZO_ALIGN_BYTES);
 }
 
 static enum zo_status add_device(struct zo_build *build, int d)
@@ -801,7 +813,9 @@ static enum zo_status build_evaluation(struct zo_lister *lister)
     }
     for (int u = 0; u < options->unit_count; u++) {
         for (int d = 0; d < options->device_count; d++) {
-            ZO_TRY(emit_adamw(lister, u, d));
+            if (!options->evaluates_only) {
+                ZO_TRY(emit_adamw(lister, u, d));
+            }
             ZO_TRY(emit_forward(lister, u, 0, d));
         }
     }
@@ -864,11 +878,13 @@ static enum zo_status build_all(struct zo_lister *lister)
         ZO_TRY(add_device(build, d));
     }
     ZO_TRY(add_host(build));
-    ZO_TRY(build_step(lister));
-    if (options->has_evaluation) {
+    if (!options->evaluates_only) {
+        ZO_TRY(build_step(lister));
+        ZO_TRY(build_tail(lister));
+    }
+    if (options->has_evaluation || options->evaluates_only) {
         ZO_TRY(build_evaluation(lister));
     }
-    ZO_TRY(build_tail(lister));
     return zo_layout(&build->program);
 }
 

@@ -73,10 +73,15 @@ struct zo_model_ops {
 struct zo_measured {
     const struct zo_step_record *record;
     const struct zo_norm_result *norms; /* (devices, units) */
-    const float *losses;                /* (devices, micro batches, L max) */
+    const float *losses;                /* see zo_measured_losses() */
     const uint32_t *bad;                /* (devices, units) */
     const struct zo_build_options *options;
 };
+
+/* The losses of one micro batch: as many as its counts have labels. */
+const float *zo_measured_losses(const struct zo_measured *measured, int micro,
+                                int device);
+
 typedef enum zo_status (*zo_decide_fn)(void *context,
                                        const struct zo_measured *measured,
                                        struct zo_control *control,
@@ -93,6 +98,7 @@ struct zo_build_options {
     bool decides; /* updates wait for decide: clipping, scale or check */
     enum zo_keep keep;
     bool has_evaluation;
+    bool evaluates_only; /* weights and the evaluation list, nothing else */
     int64_t bucket_elems; /* largest piece of an exchange; 0: a shard */
     int64_t tokens_max;      /* of the longest micro batch, padded */
     int64_t labels_max;      /* of one micro batch */
@@ -134,7 +140,8 @@ zo_build_unit(const struct zo_build *build, int unit, int device)
 }
 
 /*
- * Builds the program of a training run and lays it out.  Operations point into
+ * Builds the program of a training run (or, with evaluates_only, of an
+ * evaluation: ids of states are then ZO_NO_BUFFER) and lays it out.  Operations point into
  * *build_out: it may not be moved or copied.
  *
  *   ZO_E_NOMEM   no memory for the records

@@ -53,10 +53,11 @@ struct zo_step_result {
     double grad_norm;   /* before clipping, unscaled; NaN: not finite */
     double clip;        /* the coefficient; 1: not clipped */
     double loss_scale;  /* that its backward used */
+    double learning_rate; /* of its update, or of the next when skipped */
+    int64_t skipped_steps; /* so far */
     bool overflowed;    /* a gradient was not finite */
-    int bad_unit;       /* the first with a number that is not finite; -1 */
+    int bad_unit;       /* the first with such a gradient; -1 */
     uint64_t bad_count; /* such gradient elements */
-    bool bad_master;    /* an earlier update gave a bad weight; bad_unit */
 };
 
 ZO_C_END

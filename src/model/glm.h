@@ -19,6 +19,7 @@
 #include "config/model_config.h"
 #include "offload/builder.h"
 #include "offload/executor.h"
+#include "src/model/parameters.h"
 
 ZO_C_BEGIN
 
@@ -50,6 +51,15 @@ void zo_glm_close(struct zo_glm *glm); /* NULL is allowed */
 
 /* Embedding, layers, head; laid out; borrowed until close. */
 const struct zo_unit *zo_glm_units(const struct zo_glm *glm, int *count_out);
+
+const struct zo_model_config *zo_glm_config(const struct zo_glm *glm);
+
+/*
+ * The parameters as files name them, and the same as tensors of units: entry
+ * i of both lists is one parameter.  Borrowed until close.
+ */
+const struct zo_parameters *zo_glm_parameters(const struct zo_glm *glm);
+const struct zo_unit_tensor *zo_glm_tensors(const struct zo_glm *glm);
 
 extern const struct zo_model_ops zo_glm_ops; /* their model is a zo_glm */
 

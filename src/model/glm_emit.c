@@ -46,10 +46,22 @@ static struct zo_access whole(const struct scope *scope, zo_buffer_id id,
     return zo_whole(scope->emit->program, id, mode);
 }
 
-/* A tensor of the unit in its weights. */
+/* A tensor of the unit; behind an absent bias the others move up. */
+static const struct zo_unit_tensor *tensor_of(const struct scope *scope,
+                                              int tensor)
+{
+    const bool is_layer = scope->emit->unit > 0 &&
+                          scope->emit->unit + 1 < scope->glm->unit_count;
+    const bool moves = is_layer && tensor > ZO_GLM_QKV_BIAS &&
+                       !scope->glm->config.has_qkv_bias;
+
+    return &scope->unit->tensors[moves ? tensor - 1 : tensor];
+}
+
+/* Its place in the unit's weights. */
 static struct zo_access weight(const struct scope *scope, int tensor)
 {
-    const struct zo_unit_tensor *t = &scope->unit->tensors[tensor];
+    const struct zo_unit_tensor *t = tensor_of(scope, tensor);
 
     return (struct zo_access){scope->emit->weights, ZO_READ,
                               (uint64_t)t->offset_elems * scope->type_bytes,
@@ -59,7 +71,7 @@ static struct zo_access weight(const struct scope *scope, int tensor)
 /* A tensor's sum; `first` writes it, later ones add. */
 static struct zo_access sum(const struct scope *scope, int tensor, bool first)
 {
-    const struct zo_unit_tensor *t = &scope->unit->tensors[tensor];
+    const struct zo_unit_tensor *t = tensor_of(scope, tensor);
 
     return (struct zo_access){
         scope->emit->grad_sum, first ? ZO_WRITE : ZO_READ_WRITE,
@@ -152,7 +164,7 @@ static enum zo_status emit_product(const struct scope *scope,
 static enum zo_status emit_linear(const struct scope *scope, const char *name,
                                   zo_buffer_id out, zo_buffer_id in, int tensor)
 {
-    const struct zo_unit_tensor *t = &scope->unit->tensors[tensor];
+    const struct zo_unit_tensor *t = tensor_of(scope, tensor);
 
     return emit_product(scope, &(struct product){
                                    .name = name,
@@ -172,7 +184,7 @@ static enum zo_status emit_linear_residual(const struct scope *scope,
                                            zo_buffer_id in, int tensor,
                                            zo_buffer_id residual)
 {
-    const struct zo_unit_tensor *t = &scope->unit->tensors[tensor];
+    const struct zo_unit_tensor *t = tensor_of(scope, tensor);
 
     return emit_product(scope, &(struct product){
                                    .name = name,
@@ -192,7 +204,7 @@ static enum zo_status emit_linear_input(const struct scope *scope,
                                         const char *name, zo_buffer_id d_in,
                                         zo_buffer_id d_out, int tensor)
 {
-    const struct zo_unit_tensor *t = &scope->unit->tensors[tensor];
+    const struct zo_unit_tensor *t = tensor_of(scope, tensor);
 
     return emit_product(scope, &(struct product){
                                    .name = name,
@@ -210,7 +222,7 @@ static enum zo_status emit_linear_weight(const struct scope *scope,
                                          const char *name, int tensor,
                                          zo_buffer_id d_out, zo_buffer_id in)
 {
-    const struct zo_unit_tensor *t = &scope->unit->tensors[tensor];
+    const struct zo_unit_tensor *t = tensor_of(scope, tensor);
     const bool first = scope->emit->is_first;
     const struct zo_access target = sum(scope, tensor, first);
 
