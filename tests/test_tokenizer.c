@@ -15,7 +15,7 @@
 
 #define CHECK_OK(call) TAP_CHECK_INT((call), ZO_OK)
 
-/* ---- the files of expected ids ------------------------------------------ */
+/* ---- the files of expected ids ------------------------------------------- */
 
 /* One row of a file at a time, parsed. */
 struct cases {
@@ -671,14 +671,13 @@ static void check_flipped_bits(void)
 
 static void check_other_models(void)
 {
-    TAP_CHECK(refused(help_toy_model_with("v1.model", "</s>", "[gMASK]"),
+    TAP_CHECK(refused(help_toy_model_with("v1.model", "</s>", "[gMASK]", true),
                       ZO_E_CORRUPT, "first version"));
-    TAP_CHECK(refused(help_toy_model_with("end.model", "<e>", "x"),
+    TAP_CHECK(refused(help_toy_model_with("end.model", "<e>", "x", true),
                       ZO_E_CORRUPT, "no </s> piece"));
 }
 
-/* ---- memory ---------------------------------------------------------------
- */
+/* ---- memory -------------------------------------------------------------- */
 
 static enum zo_status use_all(const char *path)
 {

@@ -29,3 +29,10 @@ libzo_a_SOURCES += \
 	src/checkpoint/torch_bin.h \
 	src/checkpoint/zip_archive.c \
 	src/checkpoint/zip_archive.h
+
+check_PROGRAMS += \
+	tests/test_json_scan \
+	tests/test_safetensors
+model_fixtures = tests/model_fixtures.c tests/model_fixtures.h
+tests_test_json_scan_SOURCES = tests/test_json_scan.c $(model_fixtures)
+tests_test_safetensors_SOURCES = tests/test_safetensors.c $(model_fixtures)

@@ -20,6 +20,7 @@ libzo_a_SOURCES += \
 	src/cli/train.c
 
 check_PROGRAMS += \
+	tests/test_cli_memory \
 	tests/test_print \
 	tests/test_signals
 
