@@ -20,3 +20,7 @@ libzo_a_SOURCES += \
 	offload/schedule.h \
 	offload/unit.c \
 	offload/unit.h
+
+check_PROGRAMS += \
+	tests/test_unit
+offload_help = tests/offload_help.c tests/offload_help.h
