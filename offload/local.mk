@@ -22,5 +22,7 @@ libzo_a_SOURCES += \
 	offload/unit.h
 
 check_PROGRAMS += \
+	tests/test_layout \
 	tests/test_unit
 offload_help = tests/offload_help.c tests/offload_help.h
+tests_test_layout_SOURCES = tests/test_layout.c $(offload_help)

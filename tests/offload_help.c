@@ -199,14 +199,14 @@ enum zo_status help_collective(const struct zo_op_call *call)
                                          sources[0], piece));
         return mix_part(call, 0);
     }
-    ZO_TRY(machine->comm_ops->exchange(
-        machine->comm, &(struct zo_comm_exchange_args){
-                           .streams = call->streams,
-                           .targets = targets,
-                           .sources = sources,
-                           .piece_bytes = piece,
-                           .stride_bytes = piece,
-                       }));
+    ZO_TRY(machine->comm_ops->exchange(machine->comm,
+                                       &(struct zo_comm_exchange_args){
+                                           .streams = call->streams,
+                                           .targets = targets,
+                                           .sources = sources,
+                                           .piece_bytes = piece,
+                                           .stride_bytes = piece,
+                                       }));
     for (int d = 0; d < ranks; d++) {
         ZO_TRY(mix_part(call, d));
     }
@@ -317,9 +317,9 @@ static enum zo_status add_mix(struct maker *maker, struct zo_op *op)
             help_below(&maker->random, (uint64_t)maker->shape->bytes_max + 1);
         const enum zo_tier tier = pick_tier(maker, op->engine);
 
-        accesses[i] =
-            pick_range(maker, tier, tier == ZO_TIER_GPU ? op->device : 0, bytes,
-                       (enum zo_access_mode)(1 + help_below(&maker->random, 3)));
+        accesses[i] = pick_range(
+            maker, tier, tier == ZO_TIER_GPU ? op->device : 0, bytes,
+            (enum zo_access_mode)(1 + help_below(&maker->random, 3)));
     }
     accesses[count] = zo_whole(maker->program, 0, ZO_READ); /* the record */
     op->run = help_mix;
@@ -336,11 +336,11 @@ static enum zo_status add_copy(struct maker *maker, struct zo_op *op)
     struct zo_access host =
         pick_range(maker, ZO_TIER_CPU, 0, gpu.bytes, ZO_WRITE);
 
-    gpu.bytes = host.bytes = zo_min_i64((int64_t)gpu.bytes,
-                                        (int64_t)host.bytes);
-    *(is_up ? &host : &gpu) = (struct zo_access){
-        is_up ? host.buffer : gpu.buffer, ZO_READ,
-        is_up ? host.offset : gpu.offset, gpu.bytes};
+    gpu.bytes = host.bytes =
+        zo_min_i64((int64_t)gpu.bytes, (int64_t)host.bytes);
+    *(is_up ? &host : &gpu) =
+        (struct zo_access){is_up ? host.buffer : gpu.buffer, ZO_READ,
+                           is_up ? host.offset : gpu.offset, gpu.bytes};
     op->run = help_copy;
     return zo_schedule_add(maker->program, maker->schedule, op,
                            is_up ? (const struct zo_access[]){gpu, host}
@@ -393,8 +393,8 @@ static enum zo_status add_op(struct maker *maker)
     };
 
     if (zo_engine_is_stream(engine)) {
-        op.device = (int)help_below(&maker->random,
-                                    (uint64_t)maker->shape->devices);
+        op.device =
+            (int)help_below(&maker->random, (uint64_t)maker->shape->devices);
     }
     if (engine == ZO_ENGINE_COLLECTIVE) {
         return add_collective(maker, &op);

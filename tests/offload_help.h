@@ -73,11 +73,11 @@ struct help_mix_args help_mix_args_of(const struct zo_op_call *call);
 struct help_shape {
     uint64_t seed;
     int devices;
-    int lists;         /* at least 1 */
-    int ops_max;       /* of a list */
-    int bytes_max;     /* of a buffer, a device: at least 8 */
-    bool has_nvme;     /* also NVMe buffers and operations: only to check */
-    uint32_t nap_us;   /* of CPU operations, at most */
+    int lists;       /* at least 1 */
+    int ops_max;     /* of a list */
+    int bytes_max;   /* of a buffer, a device: at least 8 */
+    bool has_nvme;   /* also NVMe buffers and operations: only to check */
+    uint32_t nap_us; /* of CPU operations, at most */
 };
 
 /*
@@ -113,12 +113,12 @@ struct help_gate {
     pthread_cond_t changed;
     bool is_open, is_entered, has_given_up;
 };
-#define HELP_GATE                                                      \
-    {                                                                  \
-        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, 0   \
+#define HELP_GATE                                                    \
+    {                                                                \
+        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, 0 \
     }
 void help_gate_open(struct help_gate *gate);
-void help_gate_pass(struct help_gate *gate);       /* waits until open */
+void help_gate_pass(struct help_gate *gate);         /* waits until open */
 void help_gate_wait_entered(struct help_gate *gate); /* somebody waits */
 bool help_gate_failed(struct help_gate *gate);
 

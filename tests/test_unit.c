@@ -107,9 +107,8 @@ static void test_gaps(void)
 
 static void test_no_gaps(void)
 {
-    struct zo_unit_tensor tensor = {.name = "matrix",
-                                    .dims = 2,
-                                    .shape = {6, 128}};
+    struct zo_unit_tensor tensor = {
+        .name = "matrix", .dims = 2, .shape = {6, 128}};
     struct zo_unit unit = {
         .name = "unit", .tensors = &tensor, .tensor_count = 1};
     struct zo_unit_gap gap;
@@ -139,9 +138,8 @@ static void test_refusals(void)
     };
 
     for (size_t i = 0; i < TAP_COUNT(shapes); i++) {
-        struct zo_unit_tensor tensor = {.name = "wrong",
-                                        .dims = 2,
-                                        .shape = {shapes[i][0], shapes[i][1]}};
+        struct zo_unit_tensor tensor = {
+            .name = "wrong", .dims = 2, .shape = {shapes[i][0], shapes[i][1]}};
         struct zo_unit unit = {
             .name = "unit", .tensors = &tensor, .tensor_count = 1};
 
@@ -215,12 +213,14 @@ static void test_rounding(void)
             }
             distance = fabs((double)master - value_of(weight));
             TAP_CHECK((weight >> 15) == (high >> 15)); /* the sign stays */
-            below = (weight & 0x7fff) == 0
-                        ? INFINITY /* zero has no neighbour below */
-                        : fabs((double)master - value_of((uint16_t)(weight - 1)));
-            above = isinf(zo_bf16_to_f32(weight))
-                        ? INFINITY
-                        : fabs((double)master - value_of((uint16_t)(weight + 1)));
+            below =
+                (weight & 0x7fff) == 0
+                    ? INFINITY /* zero has no neighbour below */
+                    : fabs((double)master - value_of((uint16_t)(weight - 1)));
+            above =
+                isinf(zo_bf16_to_f32(weight))
+                    ? INFINITY
+                    : fabs((double)master - value_of((uint16_t)(weight + 1)));
             TAP_CHECK(distance <= below);
             TAP_CHECK(distance < above); /* a tie goes away from zero */
         }
@@ -239,8 +239,8 @@ static void test_known_pairs(void)
         {0xbf808000, 0xbf81, -0x8000}, /* a tie, down */
         {0x3f807fff, 0x3f80, 0x7fff},  {0x00000001, 0x0000, 1},
         {0x80008000, 0x8001, -0x8000}, {0x80000000, 0x8000, 0}, /* -0 */
-        {0x007fffff, 0x0080, -1},      /* the largest subnormal */
-        {0x7f7fffff, 0x7f80, -1},      /* the largest: weight infinite */
+        {0x007fffff, 0x0080, -1}, /* the largest subnormal */
+        {0x7f7fffff, 0x7f80, -1}, /* the largest: weight infinite */
     };
 
     for (size_t i = 0; i < TAP_COUNT(known); i++) {
