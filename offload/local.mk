@@ -20,3 +20,11 @@ libzo_a_SOURCES += \
 	offload/schedule.h \
 	offload/unit.c \
 	offload/unit.h
+
+check_PROGRAMS += \
+	tests/test_layout \
+	tests/test_order \
+	tests/test_unit
+offload_help = tests/offload_help.c tests/offload_help.h
+tests_test_layout_SOURCES = tests/test_layout.c $(offload_help)
+tests_test_order_SOURCES = tests/test_order.c $(offload_help)
