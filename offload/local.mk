@@ -1,8 +1,10 @@
 libzo_a_SOURCES += \
 	offload/builder.c \
 	offload/builder.h \
+	offload/builder_buffers.c \
 	offload/builder_decode.c \
 	offload/builder_internal.h \
+	offload/builder_run.c \
 	offload/checker.c \
 	offload/executor.c \
 	offload/executor.h \

@@ -10,13 +10,14 @@
 #include "src/base/memory.h"
 #include "src/cli/inputs.h"
 
-#define PLAN_ROW_TOKENS     512 /* of plan, when nothing says how long */
-#define TOKEN_MULTIPLE      64
-#define GPU_RESERVE_BYTES   ((uint64_t)512 << 20)
-#define HOST_RESERVE_BYTES  ((uint64_t)2 << 30)
-#define CGROUP_LIMIT_PATH   "/sys/fs/cgroup/memory.max"
+#define PLAN_ROW_TOKENS    512 /* of plan, when nothing says how long */
+#define TOKEN_MULTIPLE     64
+#define GPU_RESERVE_BYTES  ((uint64_t)512 << 20)
+#define HOST_RESERVE_BYTES ((uint64_t)2 << 30)
+#define CGROUP_LIMIT_PATH  "/sys/fs/cgroup/memory.max"
 
-/* ---- budgets -------------------------------------------------------------- */
+/* ---- budgets --------------------------------------------------------------
+ */
 
 /* A number of bytes in the first line of a file; UINT64_MAX without one. */
 static uint64_t limit_in(const char *path)
@@ -85,7 +86,8 @@ static enum zo_status set_budgets(struct zo_setup *setup)
     return ZO_OK;
 }
 
-/* ---- devices and configuration -------------------------------------------- */
+/* ---- devices and configuration --------------------------------------------
+ */
 
 static struct zo_devices_options
 devices_options(const struct zo_options *options)
@@ -156,7 +158,8 @@ static enum zo_status note_what_is_the_same(const struct zo_setup *setup,
         stage);
 }
 
-/* ---- rows ----------------------------------------------------------------- */
+/* ---- rows -----------------------------------------------------------------
+ */
 
 static struct zo_batches_options batches_options(const struct zo_setup *setup,
                                                  bool evaluates)
@@ -169,9 +172,8 @@ static struct zo_batches_options batches_options(const struct zo_setup *setup,
         .seed = (uint64_t)config->seed,
         .shuffle = setup->options->shuffle && !evaluates,
         .is_evaluation = evaluates,
-        .micro_batch_rows =
-            (int32_t)(evaluates ? config->eval_micro_batch_rows
-                                : config->micro_batch_rows),
+        .micro_batch_rows = (int32_t)(evaluates ? config->eval_micro_batch_rows
+                                                : config->micro_batch_rows),
         .accumulation_count =
             evaluates ? 1 : (int32_t)config->gradient_accumulation_steps,
         .device_count = setup->devices.machine.device_count,
@@ -191,18 +193,16 @@ static void widen(struct zo_setup *setup, const struct zo_batches_plan *plan)
         (int32_t)zo_max_i64(bounds->real_tokens, more->real_tokens);
     bounds->rows = (int32_t)zo_max_i64(bounds->rows, more->rows);
     bounds->labels = (int32_t)zo_max_i64(bounds->labels, more->labels);
-    setup->positions_max =
-        zo_max_i64(setup->positions_max,
-                   zo_max_i64(plan->longest_tokens, TOKEN_MULTIPLE));
+    setup->positions_max = zo_max_i64(
+        setup->positions_max, zo_max_i64(plan->longest_tokens, TOKEN_MULTIPLE));
 }
 
 static int64_t steps_of_run(const struct zo_run_config *config,
                             int64_t steps_per_epoch)
 {
-    return config->max_steps > 0
-               ? config->max_steps
-               : (int64_t)ceil(config->num_train_epochs *
-                               (double)steps_per_epoch);
+    return config->max_steps > 0 ? config->max_steps
+                                 : (int64_t)ceil(config->num_train_epochs *
+                                                 (double)steps_per_epoch);
 }
 
 static enum zo_status open_training_rows(struct zo_setup *setup,
@@ -267,8 +267,8 @@ static enum zo_status assume_rows(struct zo_setup *setup,
         .labels = (int32_t)(rows * (tokens - 1)),
     };
     setup->positions_max = zo_max_i64(tokens, TOKEN_MULTIPLE);
-    setup->total_steps = setup->config.max_steps > 0 ? setup->config.max_steps
-                                                     : 1000;
+    setup->total_steps =
+        setup->config.max_steps > 0 ? setup->config.max_steps : 1000;
     return zo_note_add(notes, ZO_NOTE_INFO,
                        "no --data: planned for %" PRId64 " row%s of %" PRId64
                        " tokens in a micro batch, every token labelled",
@@ -294,8 +294,7 @@ static enum zo_status open_rows(struct zo_setup *setup, struct zo_notes *notes)
     }
     if (evaluates) {
         setup->total_steps = 1;
-        return open_evaluation_rows(setup, options->data, options->rows,
-                                    notes);
+        return open_evaluation_rows(setup, options->data, options->rows, notes);
     }
     ZO_TRY(options->data != NULL ? open_training_rows(setup, notes)
                                  : assume_rows(setup, notes));
@@ -305,7 +304,8 @@ static enum zo_status open_rows(struct zo_setup *setup, struct zo_notes *notes)
                                       options->eval_rows, notes);
 }
 
-/* ---- the whole ------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------
+ */
 
 enum zo_status zo_setup_open(const struct zo_options *options,
                              struct zo_notes *notes, struct zo_setup *setup)
