@@ -15,8 +15,8 @@ libzo_a_SOURCES += \
 	offload/layout.h \
 	offload/order.c \
 	offload/order.h \
-	offload/plan.c \
-	offload/plan.h \
+	offload/planner.c \
+	offload/planner.h \
 	offload/record.h \
 	offload/schedule.c \
 	offload/schedule.h \

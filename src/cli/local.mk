@@ -24,4 +24,6 @@ check_PROGRAMS += \
 	tests/test_print \
 	tests/test_signals
 
-dist_check_SCRIPTS += tests/test_cli.sh
+dist_check_SCRIPTS += \
+	tests/main_job.sh \
+	tests/test_cli.sh

@@ -3,7 +3,7 @@
  */
 #include <inttypes.h>
 
-#include "offload/plan.h"
+#include "offload/planner.h"
 #include "src/base/jsonl.h"
 #include "src/base/text.h"
 #include "src/cli/setup.h"

@@ -117,20 +117,36 @@ static enum zo_status open_config(struct zo_setup *setup,
 /* What this version does not do is refused by name, not ignored. */
 static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
 {
+    static const struct {
+        enum zo_option_id id;
+        const char *why;
+    } missing[] = {
+        {ZO_OPTION_RESUME, "saves no training state, only the model"},
+        {ZO_OPTION_RESUME_FROM, "saves no training state, only the model"},
+        {ZO_OPTION_TRACE, "writes no traces"},
+        {ZO_OPTION_TRACE_STEPS, "writes no traces"},
+        {ZO_OPTION_WATCH, "has no live view"},
+        {ZO_OPTION_NVME, "does not spill to NVMe"},
+        {ZO_OPTION_WRITE, "writes no DeepSpeed JSON"},
+    };
     const struct zo_run_zero *zero = &setup->config.zero;
     const struct zo_run_optimizer *optimizer = &setup->config.optimizer;
+    size_t count = 0;
+    const struct zo_option *table = zo_cli_options(&count);
 
-    if (setup->options->resume != NULL) {
-        return ZO_FAIL(ZO_E_NOSUPPORT,
-                       "--resume: this version saves no training state, only "
-                       "the model");
+    for (size_t i = 0; i < ZO_COUNT(missing); i++) {
+        if (zo_option_given(setup->options, missing[i].id)) {
+            return ZO_FAIL(ZO_E_NOSUPPORT, "--%s: this version %s",
+                           table[missing[i].id].name, missing[i].why);
+        }
     }
     if (zero->optimizer.limit == ZO_HOME_CPU ||
         zero->optimizer.limit == ZO_HOME_NVME ||
         zero->param.limit == ZO_HOME_CPU || zero->param.limit == ZO_HOME_NVME) {
         return ZO_FAIL(ZO_E_NOSUPPORT,
                        "offload_optimizer and offload_param: this version "
-                       "keeps every state on the device; want device \"none\"");
+                       "keeps every state on the device; want device "
+                       "\"none\"");
     }
     if (optimizer->moment_dtype != ZO_F32) {
         return ZO_FAIL(ZO_E_NOSUPPORT,
@@ -138,6 +154,22 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
                        "in fp32");
     }
     return ZO_OK;
+}
+
+static enum zo_status note_saving(const struct zo_setup *setup,
+                                  struct zo_notes *notes)
+{
+    const struct zo_options *options = setup->options;
+
+    if (!zo_option_given(options, ZO_OPTION_SAVE_MINUTES) &&
+        !zo_option_given(options, ZO_OPTION_SAVE_STEPS) &&
+        !zo_option_given(options, ZO_OPTION_SAVE_TOTAL_LIMIT)) {
+        return ZO_OK;
+    }
+    return zo_note_add(notes, ZO_NOTE_WARN,
+                       "--save-minutes, --save-steps, --save-total-limit: this "
+                       "version saves no training state; it writes the model "
+                       "at the end, or when a signal stops it");
 }
 
 static enum zo_status note_what_is_the_same(const struct zo_setup *setup,
@@ -316,6 +348,7 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(open_config(setup, notes));
     ZO_TRY(refuse_what_is_missing(setup));
     ZO_TRY(note_what_is_the_same(setup, notes));
+    ZO_TRY(note_saving(setup, notes));
     ZO_TRY(open_rows(setup, notes));
     ZO_TRY(zo_run_config_finish(&setup->config, setup->total_steps, notes));
     return set_budgets(setup);

@@ -9,7 +9,7 @@
 #define ZO_SRC_TRAIN_TRAINER_H
 
 #include "config/run_config.h"
-#include "offload/plan.h"
+#include "offload/planner.h"
 #include "src/data/batches.h"
 #include "src/train/decide.h"
 #include "src/train/devices.h"

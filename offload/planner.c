@@ -1,4 +1,4 @@
-#include "offload/plan.h"
+#include "offload/planner.h"
 
 #include "src/base/arith.h"
 

@@ -4,8 +4,8 @@
  * Row 5.  Read off the layout that the executor runs with, so that it cannot
  * drift from the run.
  */
-#ifndef ZO_OFFLOAD_PLAN_H
-#define ZO_OFFLOAD_PLAN_H
+#ifndef ZO_OFFLOAD_PLANNER_H
+#define ZO_OFFLOAD_PLANNER_H
 
 #include "offload/schedule.h"
 
