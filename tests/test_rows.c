@@ -450,6 +450,8 @@ static void check_messages(void)
          "found another role"},
         {"{\"messages\": [{\"role\": \"root\", \"content\": \"q\"}]}", "",
          "1:24: role \"root\": want user"},
+        {"{\"messages\": [{\"role\": \"use\", \"content\": \"q\"}]}", "",
+         "role \"use\": want user"},
         {"{\"messages\": [{\"role\": \"user\"}]}", "",
          "want \"role\" and \"content\" (or \"from\" and \"value\"), it has "
          "\"role\""},
