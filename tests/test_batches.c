@@ -585,6 +585,24 @@ static void check_long_run(void)
     zo_dataset_close(dataset);
 }
 
+/* Long rows may need no pads where shorter ones do. */
+static void check_bound_of_pads(void)
+{
+    struct zo_dataset *dataset = read_dataset(
+        "{\"input_ids\": [1, 2, 3, 4]}\n{\"input_ids\": [1, 2]}\n");
+    struct zo_batches *batches =
+        open_batches(dataset, (struct zo_batches_options){.shuffle = true,
+                                                          .token_multiple = 4});
+    struct zo_batches_plan plan;
+
+    CHECK_OK(zo_batches_plan(batches, 0, INT64_MAX, &plan));
+    TAP_CHECK(!plan.is_exact);
+    TAP_CHECK_INT(plan.bounds.tokens, 4);
+    TAP_CHECK_INT(plan.bounds.rows, 2);
+    zo_batches_close(batches);
+    zo_dataset_close(dataset);
+}
+
 /* The bound is the longest rows together, not the longest row many times. */
 static void check_longest_rows(void)
 {
@@ -729,6 +747,8 @@ int main(void)
         {"a micro batch without rows has only zero counts", check_no_rows},
         {"a run too long to scan gets an upper bound", check_long_run},
         {"that bound is the longest rows together", check_longest_rows},
+        {"that bound has room for the pads of shorter rows",
+         check_bound_of_pads},
         {"a step without a label is refused, its lines named", check_no_labels},
         {"planning and filling allocate nothing", check_no_allocation},
         {"options out of range are refused", check_options},

@@ -201,14 +201,15 @@ static void check_skipping(void)
 {
     static const char text[] =
         "{\"input_ids\": [260, 261, 262]}\n{\"input_ids\": [1, 1, 1, 1, 1]}\n"
-        "{\"input_ids\": [261]}\n{\"input_ids\": [9999]}\n";
+        "{\"input_ids\": [261]}\n{\"input_ids\": [9999]}\n"
+        "{\"input_ids\": [2, 2, 2, 2, 2]}\n";
     struct zo_dataset_counts counts;
 
     CHECK_ROWS(text, ZO_CHAT_PLAIN, "a* b* c*; b*", .max_length = 4,
                .on_long = ZO_ON_LONG_SKIP, .skip_bad_rows = true);
-    TAP_CHECK_INT(counts.read, 4);
+    TAP_CHECK_INT(counts.read, 5);
     TAP_CHECK_INT(counts.kept, 2);
-    TAP_CHECK_INT(counts.skipped_long, 1);
+    TAP_CHECK_INT(counts.skipped_long, 2);
     TAP_CHECK_INT(counts.skipped_bad, 1);
     TAP_CHECK_INT(counts.longest_tokens, 5);
     TAP_CHECK_INT(counts.longest_line, 2);
@@ -236,6 +237,7 @@ static void check_official_rules(void)
     /* One limit brings the script's other one: 1024 + 4 + 1. */
     CHECK_ROWS(text, ZO_CHAT_PLAIN, "[gMASK] sop _ e e _* e* e* </s>*",
                .max_target_length = 3, .max_length = 1028);
+    TAP_CHECK_INT(counts.cut, 1);
     CHECK_REFUSED(text, ZO_CHAT_PLAIN, ZO_E_USAGE,
                   "max_source_length 1024 + max_target_length 4 + 1 is 1029",
                   .max_target_length = 4, .max_length = 1028);
@@ -416,7 +418,10 @@ static void check_fingerprint(void)
         "{\"input_ids\": [3]}\n{\"input_ids\": [1, 2]}",
         "{\"input_ids\": [1, 2, 3], \"labels\": [-100, 2, 3]}",
         "{\"input_ids\": [1, 2, 3], \"labels\": [-100, 2, 4]}",
-        "{\"input_ids\": [1, 2, 3], \"labels\": [-100, 2, -100]}"};
+        "{\"input_ids\": [1, 2, 3], \"labels\": [-100, 2, -100]}",
+        "{\"input_ids\": [1, 2], \"labels\": [-100, -100]}",
+        "{\"input_ids\": [1], \"labels\": [-100]}\n"
+        "{\"input_ids\": [2], \"labels\": [-100]}"};
 
     for (size_t i = 0; i < TAP_COUNT(texts); i++) {
         for (size_t j = 0; j < i; j++) {

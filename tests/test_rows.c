@@ -94,6 +94,7 @@ static void check_json_refused(void)
         {"\"\\ud83d\"", "f:7:2: want both halves of a surrogate pair"},
         {"\"\\ud83d\\u0041\"", "f:7:2: want both halves"},
         {"\"\\ude00\"", "f:7:2: want both halves"},
+        {"\"\\ude00\\ude00\"", "f:7:2: want both halves"},
         {"\"a\tb\"", "f:7:3: want control characters in strings escaped"},
         {"\"你\n\"", "f:7:3: want control characters"},
         {"[\"你好\", x]", "f:7:8: want a JSON value, found `x]`"},
@@ -118,6 +119,8 @@ static void check_json_refused(void)
 static void check_json_limits(void)
 {
     char deep[2 * ZO_ROW_DEPTH_MAX + 4];
+    const size_t size_bytes = 2 * (size_t)ZO_ROW_NODES_MAX + 1;
+    char *many;
     struct zo_row_json json = {0};
 
     memset(deep, '[', ZO_ROW_DEPTH_MAX);
@@ -127,6 +130,18 @@ static void check_json_limits(void)
     memset(deep + ZO_ROW_DEPTH_MAX + 1, ']', ZO_ROW_DEPTH_MAX + 1);
     TAP_CHECK_INT(parse(&json, deep, 2 * ZO_ROW_DEPTH_MAX + 2), ZO_E_DATA);
     TAP_CHECK(help_error_has("f:7:65: nested deeper than 64 levels"));
+    many = malloc(size_bytes);
+    TAP_CHECK(many != NULL);
+    memset(many, '0', size_bytes);
+    for (size_t i = 2; i < size_bytes; i += 2) {
+        many[i] = ',';
+    }
+    many[0] = '[';
+    many[size_bytes - 1] = ']';
+    TAP_CHECK_INT(zo_row_json_parse(&json, many, size_bytes, "f", 1, 1),
+                  ZO_E_DATA);
+    TAP_CHECK(help_error_has("more than 4194304 values in one row"));
+    free(many);
     zo_row_json_fini(&json);
 }
 
@@ -312,6 +327,8 @@ static void check_layouts(void)
         {" [\n" QA ",\n" QA "\n]\n",
          "2 user:q assistant:a; 3 user:q assistant:a", NULL},
         {"[" QA "," QA "]", "1 user:q assistant:a; 1 user:q assistant:a", NULL},
+        {"[{\"content\": \"q\\\\\", \"summary\": \"a\"}, " QA "]",
+         "1 user:q\\ assistant:a; 1 user:q assistant:a", NULL},
         {"[\n{\n\"content\":\n\"q]}\\\"\",\n\"summary\": \"a\"}\n]",
          "2 user:q]}\" assistant:a", NULL},
         /* bad lines at the beginning, at the end, after blank lines */
@@ -433,6 +450,8 @@ static void check_messages(void)
          "found another role"},
         {"{\"messages\": [{\"role\": \"root\", \"content\": \"q\"}]}", "",
          "1:24: role \"root\": want user"},
+        {"{\"messages\": [{\"role\": \"use\", \"content\": \"q\"}]}", "",
+         "role \"use\": want user"},
         {"{\"messages\": [{\"role\": \"user\"}]}", "",
          "want \"role\" and \"content\" (or \"from\" and \"value\"), it has "
          "\"role\""},
@@ -578,6 +597,26 @@ static void check_chunks(void)
     free(text);
 }
 
+static void check_long_element(void)
+{
+    const char *path = help_path("element.json");
+    FILE *file = fopen(path, "wb");
+    struct zo_rows_options options = {.path = path};
+    struct outcome outcome;
+
+    TAP_CHECK(file != NULL);
+    (void)fputs("[" QA ",\n{", file);
+    TAP_CHECK_INT(fseek(file, ZO_ROW_BYTES_MAX, SEEK_CUR), 0);
+    (void)fputs("}]", file);
+    TAP_CHECK_INT(fclose(file), 0);
+    outcome = read_rows(&options, true);
+    TAP_CHECK_INT(outcome.status, ZO_E_DATA);
+    TAP_CHECK(outcome.is_broken);
+    TAP_CHECK(help_error_has("element.json:2: the row that begins here is too "
+                             "long"));
+    TAP_CHECK_INT(truncate(path, 0), 0);
+}
+
 /* A line above the limit is named and stepped over, in bounded memory. */
 static void check_long_line(void)
 {
@@ -588,7 +627,7 @@ static void check_long_line(void)
 
     TAP_CHECK(file != NULL);
     (void)fputs(QA "\n", file);
-    TAP_CHECK_INT(fseek(file, ZO_ROW_BYTES_MAX + 100L, SEEK_CUR), 0);
+    TAP_CHECK_INT(fseek(file, ZO_ROW_BYTES_MAX + 65536L - 20, SEEK_CUR), 0);
     (void)fputs("\n" QA "\n", file);
     TAP_CHECK_INT(fclose(file), 0);
     outcome = read_rows(&options, false);
@@ -664,6 +703,7 @@ int main(void)
         {"reading goes on after a bad row, not after a broken array",
          check_going_on},
         {"rows may lie across chunks", check_chunks},
+        {"an array's row above the limit ends the reading", check_long_element},
         {"a line above the limit is named and stepped over", check_long_line},
         {"what is no file is refused without waiting", check_no_file},
         {"a failed allocation anywhere is a clean failure",
