@@ -213,16 +213,14 @@ static enum zo_status unknown_key(struct walk *w, const char *section,
     char hint[PATH_MAX_BYTES] = "";
 
     if (near != NULL) {
-        (void)snprintf(hint, sizeof(hint), "; %s %s",
-                       place != NULL ? "it belongs to" : "did you mean", near);
+        (void)snprintf(hint, sizeof(hint), "; did you mean %s?", near);
     }
     if (zo_config_section_is_strict(section) || values->is_strict ||
         zo_json_is_set(node)) {
-        return zo_json_fail(values->doc, node, "unknown key%s%s", hint,
-                            near != NULL && place == NULL ? "?" : "");
+        return zo_json_fail(values->doc, node, "unknown key%s", hint);
     }
-    return note_node(values, ZO_NOTE_WARN, node, "unknown key, ignored%s%s",
-                     hint, near != NULL && place == NULL ? "?" : "");
+    return note_node(values, ZO_NOTE_WARN, node, "unknown key, ignored%s",
+                     hint);
 }
 
 /* ---- values ---- */
@@ -462,7 +460,7 @@ static enum zo_status tell_idle(struct walk *w,
     if (is_at_rest(row, value)) {
         return zo_words_add(&w->at_rest, "%s", last_name(row));
     }
-    return note_node(w->values, ZO_NOTE_WARN, value->node,
+    return note_node(w->values, ZO_NOTE_INFO, value->node,
                      "accepted, no meaning here: %s", row->meaning);
 }
 

@@ -29,4 +29,5 @@ libzo_a_SOURCES += \
 	config/run_config.h
 
 check_PROGRAMS += \
+	tests/test_config_files \
 	tests/test_json
