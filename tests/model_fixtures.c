@@ -210,7 +210,8 @@ void fx_add(struct fx_bytes *bytes, const void *data, size_t size_bytes)
 void fx_add_number(struct fx_bytes *bytes, uint64_t number, size_t size_bytes)
 {
     for (size_t i = 0; i < size_bytes; i++) {
-        const unsigned char byte = (unsigned char)(number >> (8 * i));
+        const uint64_t rest = i < 8 ? number >> (8 * i) : 0;
+        const unsigned char byte = (unsigned char)rest;
 
         fx_add(bytes, &byte, 1);
     }
