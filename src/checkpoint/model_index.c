@@ -47,6 +47,7 @@ static enum zo_status scan_weight_map(struct zo_model_index *index,
 {
     bool more = false;
 
+    scan->name = "weight_map";
     ZO_TRY(zo_json_scan_open(scan, '{'));
     for (;;) {
         char *name = NULL, *shard = NULL;
