@@ -28,11 +28,19 @@ libzo_a_SOURCES += \
 
 kernel_tests = \
 	tests/test_kernels \
+	tests/test_kernels_attention \
 	tests/test_kernels_elements \
+	tests/test_kernels_matmul \
 	tests/test_kernels_rows
 check_PROGRAMS += $(kernel_tests)
 rig_sources = tests/rig.c tests/rig.h
-tests_test_kernels_SOURCES = tests/test_kernels.c $(rig_sources)
+tests_test_kernels_SOURCES = tests/test_kernels.c \
+	$(rig_sources)
+tests_test_kernels_attention_SOURCES = tests/test_kernels_attention.c \
+	$(rig_sources)
 tests_test_kernels_elements_SOURCES = tests/test_kernels_elements.c \
 	$(rig_sources)
-tests_test_kernels_rows_SOURCES = tests/test_kernels_rows.c $(rig_sources)
+tests_test_kernels_matmul_SOURCES = tests/test_kernels_matmul.c \
+	$(rig_sources)
+tests_test_kernels_rows_SOURCES = tests/test_kernels_rows.c \
+	$(rig_sources)
