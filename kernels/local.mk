@@ -28,13 +28,17 @@ libzo_a_SOURCES += \
 
 kernel_tests = \
 	tests/test_kernels \
+	tests/test_kernels_adamw \
 	tests/test_kernels_attention \
 	tests/test_kernels_elements \
 	tests/test_kernels_matmul \
-	tests/test_kernels_rows
+	tests/test_kernels_rows \
+	tests/test_kernels_vector
 check_PROGRAMS += $(kernel_tests)
 rig_sources = tests/rig.c tests/rig.h
 tests_test_kernels_SOURCES = tests/test_kernels.c \
+	$(rig_sources)
+tests_test_kernels_adamw_SOURCES = tests/test_kernels_adamw.c \
 	$(rig_sources)
 tests_test_kernels_attention_SOURCES = tests/test_kernels_attention.c \
 	$(rig_sources)
@@ -43,4 +47,6 @@ tests_test_kernels_elements_SOURCES = tests/test_kernels_elements.c \
 tests_test_kernels_matmul_SOURCES = tests/test_kernels_matmul.c \
 	$(rig_sources)
 tests_test_kernels_rows_SOURCES = tests/test_kernels_rows.c \
+	$(rig_sources)
+tests_test_kernels_vector_SOURCES = tests/test_kernels_vector.c \
 	$(rig_sources)
