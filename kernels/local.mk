@@ -30,6 +30,7 @@ kernel_tests = \
 	tests/test_kernels \
 	tests/test_kernels_adamw \
 	tests/test_kernels_attention \
+	tests/test_kernels_check \
 	tests/test_kernels_elements \
 	tests/test_kernels_matmul \
 	tests/test_kernels_rows \
@@ -41,6 +42,8 @@ tests_test_kernels_SOURCES = tests/test_kernels.c \
 tests_test_kernels_adamw_SOURCES = tests/test_kernels_adamw.c \
 	$(rig_sources)
 tests_test_kernels_attention_SOURCES = tests/test_kernels_attention.c \
+	$(rig_sources)
+tests_test_kernels_check_SOURCES = tests/test_kernels_check.c \
 	$(rig_sources)
 tests_test_kernels_elements_SOURCES = tests/test_kernels_elements.c \
 	$(rig_sources)
