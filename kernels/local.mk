@@ -25,3 +25,31 @@ libzo_a_SOURCES += \
 	kernels/kernels.h \
 	kernels/kernels_cuda_stub.c \
 	kernels/kernels_host.c
+
+kernel_tests = \
+	tests/test_kernels \
+	tests/test_kernels_adamw \
+	tests/test_kernels_attention \
+	tests/test_kernels_check \
+	tests/test_kernels_elements \
+	tests/test_kernels_matmul \
+	tests/test_kernels_rows \
+	tests/test_kernels_vector
+check_PROGRAMS += $(kernel_tests)
+rig_sources = tests/rig.c tests/rig.h
+tests_test_kernels_SOURCES = tests/test_kernels.c \
+	$(rig_sources)
+tests_test_kernels_adamw_SOURCES = tests/test_kernels_adamw.c \
+	$(rig_sources)
+tests_test_kernels_attention_SOURCES = tests/test_kernels_attention.c \
+	$(rig_sources)
+tests_test_kernels_check_SOURCES = tests/test_kernels_check.c \
+	$(rig_sources)
+tests_test_kernels_elements_SOURCES = tests/test_kernels_elements.c \
+	$(rig_sources)
+tests_test_kernels_matmul_SOURCES = tests/test_kernels_matmul.c \
+	$(rig_sources)
+tests_test_kernels_rows_SOURCES = tests/test_kernels_rows.c \
+	$(rig_sources)
+tests_test_kernels_vector_SOURCES = tests/test_kernels_vector.c \
+	$(rig_sources)
