@@ -255,7 +255,7 @@ struct zo_cast_args {
 /* out[i] = round(parts[0][i] + parts[1][i] + ...), in that order, in fp32;
  * one part alone is cast. */
 struct zo_reduce_args {
-    void *out;         /* (count) out_type; never one of the parts */
+    void *out;         /* (count) out_type; may be parts[0] of that type */
     const void *parts; /* part p at parts + p * part_stride elements, type */
     int64_t count, part_count, part_stride_elems;
     enum zo_dtype type, out_type;

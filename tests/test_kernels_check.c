@@ -405,9 +405,11 @@ static void test_elements(void)
         BAD(cast, in, region(0), ZO_E_ARG);
     }
     {
-        struct zo_reduce_args good = {region(0), region(1), 9, 3, 16, ZO_F16};
+        struct zo_reduce_args good = {region(0), region(1), 9,     3,
+                                      16,        ZO_F16,    ZO_F16};
         expect("reduce", zo_reduce_check(&good), ZO_OK);
         BAD_TYPE(reduce);
+        BAD(reduce, out_type, (enum zo_dtype)3, ZO_E_SHAPE);
         BAD(reduce, count, -1, ZO_E_SHAPE);
         BAD(reduce, part_count, 0, ZO_E_SHAPE);
         BAD(reduce, part_stride_elems, 8, ZO_E_SHAPE);
@@ -417,6 +419,7 @@ static void test_elements(void)
         BAD(reduce, out, (char *)region(1) + 32, ZO_E_ARG);
         good.out = region(1);
         expect("in place", zo_reduce_check(&good), ZO_OK);
+        BAD(reduce, out_type, ZO_F32, ZO_E_ARG); /* wider than the parts */
     }
     {
         const struct zo_square_norm_args good = {region(0), region(1),

@@ -49,15 +49,18 @@ static void test_cast(void)
     rig_everywhere(cast_cases);
 }
 
-static void check_reduce(struct rig *rig, enum zo_dtype type, int64_t count,
-                         int64_t parts, int64_t stride, bool is_in_place)
+static void check_reduce(struct rig *rig, enum zo_dtype type,
+                         enum zo_dtype out_type, int64_t count, int64_t parts,
+                         int64_t stride)
 {
-    const enum rig_type rig_type = (enum rig_type)type;
-    struct rig_array *in = rig_random(rig, rig_type, parts * stride, 1.0);
-    struct rig_array *out = is_in_place ? in : rig_array(rig, rig_type, count);
+    const bool is_in_place = type == out_type && count % 2 != 0;
+    struct rig_array *in =
+        rig_random(rig, (enum rig_type)type, parts * stride, 1.0);
+    struct rig_array *out =
+        is_in_place ? in : rig_array(rig, (enum rig_type)out_type, count);
     float *want = calloc((size_t)count + 1, sizeof(*want));
-    const struct zo_reduce_args args = {out->at, in->at, count,
-                                        parts,   stride, type};
+    const struct zo_reduce_args args = {out->at, in->at, count,   parts,
+                                        stride,  type,   out_type};
 
     RIG_CHECK(want != NULL);
     for (int64_t i = 0; i < count; i++) { /* exact: fp32, in order */
@@ -65,8 +68,8 @@ static void check_reduce(struct rig *rig, enum zo_dtype type, int64_t count,
         for (int64_t part = 1; part < parts; part++) {
             want[i] += (float)rig_get(in, part * stride + i);
         }
-        zo_store(&want[i], type, 0, want[i]);
-        want[i] = zo_load(&want[i], type, 0);
+        zo_store(&want[i], out_type, 0, want[i]);
+        want[i] = zo_load(&want[i], out_type, 0);
     }
     RIG_CHECK(rig->ops->reduce(rig->kernels, rig->stream, &args) == ZO_OK);
     RIG_CHECK(rig_fetch(rig, out));
@@ -80,11 +83,15 @@ static void check_reduce(struct rig *rig, enum zo_dtype type, int64_t count,
 static void reduce_cases(struct rig *rig)
 {
     for (size_t t = 0; t < TAP_COUNT(rig_types); t++) {
-        for (int is_in_place = 0; is_in_place < 2; is_in_place++) {
-            check_reduce(rig, rig_types[t], 0, 2, 8, is_in_place);
-            check_reduce(rig, rig_types[t], 1, 1, 1, is_in_place);
-            check_reduce(rig, rig_types[t], 9, 3, 16, is_in_place);
-            check_reduce(rig, rig_types[t], 20001, 4, 20001, is_in_place);
+        for (size_t o = 0; o < TAP_COUNT(rig_types); o++) {
+            const enum zo_dtype in = rig_types[t], out = rig_types[o];
+
+            check_reduce(rig, in, out, 0, 2, 8);
+            check_reduce(rig, in, out, 1, 1, 1);
+            check_reduce(rig, in, out, 8, 3, 16);
+            check_reduce(rig, in, out, 9, 3, 16);
+            check_reduce(rig, in, out, 20000, 4, 20001);
+            check_reduce(rig, in, out, 20001, 4, 20001);
         }
     }
 }
