@@ -1,12 +1,20 @@
 libzo_a_SOURCES += \
 	src/base/arith.h \
 	src/base/compiler.h \
+	src/base/cpu.c \
+	src/base/cpu.h \
 	src/base/dtype.h \
 	src/base/memory.c \
 	src/base/memory.h \
 	src/base/notes.c \
 	src/base/notes.h \
+	src/base/pool.c \
+	src/base/pool.h \
 	src/base/status.c \
 	src/base/status.h \
 	src/base/text.c \
-	src/base/text.h
+	src/base/text.h \
+	src/base/thread.c \
+	src/base/thread.h
+
+check_PROGRAMS += tests/test_pool

@@ -29,8 +29,8 @@ typedef void (*zo_pool_fn)(void *work, int64_t index);
  *   ZO_E_ARG     workers out of range
  *   ZO_E_NOMEM   no memory, or the system refuses a thread
  */
-enum zo_status zo_pool_open(int workers, struct zo_pool **pool_out)
-    ZO_MUST_CHECK;
+enum zo_status zo_pool_open(int workers,
+                            struct zo_pool **pool_out) ZO_MUST_CHECK;
 
 /* Threads that can work at once: workers + 1. */
 int zo_pool_width(const struct zo_pool *pool);

@@ -59,7 +59,8 @@ struct zo_device_info {
  *    threads are its own;
  *  - work that fails on a stream is reported, once, by the next sync or query
  *    of that stream or of an event recorded on it after the failure; work
- *    behind a failure is dropped.
+ *    behind a failure is dropped, and a stream that waits for an event
+ *    behind it fails likewise.
  */
 struct zo_device_ops {
     uint32_t abi; /* ZO_DEVICE_ABI; a mismatch is a bug */
@@ -103,7 +104,8 @@ struct zo_device_ops {
     enum zo_status (*event_open)(struct zo_device *device,
                                  struct zo_event **event_out);
     void (*event_close)(struct zo_event *event); /* NULL is allowed */
-    /* Queues.  A later record of the same event replaces this one. */
+    /* Queues.  A later record of the same event replaces this one.  Stream
+     * and event are of the same device. */
     enum zo_status (*event_record)(struct zo_stream *stream,
                                    struct zo_event *event);
     /* Queues: the stream goes on when the latest record so far has been

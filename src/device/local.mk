@@ -1,1 +1,9 @@
 # Sources and tests of this folder.
+libzo_a_SOURCES += \
+	src/device/device.h \
+	src/device/device_cuda_stub.c \
+	src/device/device_host.c \
+	src/device/stream_cuda.h \
+	src/device/stream_host.h
+
+check_PROGRAMS += tests/test_device_host

@@ -1,0 +1,655 @@
+#include "offload/executor_internal.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "src/base/arith.h"
+#include "src/base/memory.h"
+
+#define POLL_NS      50000 /* the longest sleep while nothing is ready */
+#define SPINS_BEFORE_SLEEP 64
+
+/* ---- opening and closing ------------------------------------------------ */
+
+static enum zo_status open_arenas(struct zo_executor *executor)
+{
+    const struct zo_machine *machine = executor->machine;
+    const struct zo_program *program = executor->program;
+
+    for (int device = 0; device < machine->device_count; device++) {
+        ZO_TRY(machine->device_ops->mem_alloc(
+            machine->devices[device], ZO_MEM_DEVICE, "the device arena",
+            program->arena_bytes[ZO_TIER_GPU][device],
+            &executor->arenas[ZO_TIER_GPU][device]));
+        ZO_TRY(machine->device_ops->fill(
+            executor->copy_streams[device],
+            executor->arenas[ZO_TIER_GPU][device], 0,
+            program->arena_bytes[ZO_TIER_GPU][device]));
+        ZO_TRY(machine->device_ops->stream_sync(
+            executor->copy_streams[device]));
+    }
+    ZO_TRY(machine->device_ops->mem_alloc(
+        machine->devices[0], ZO_MEM_PINNED, "the host arena",
+        program->arena_bytes[ZO_TIER_CPU][0],
+        &executor->arenas[ZO_TIER_CPU][0]));
+    memset(executor->arenas[ZO_TIER_CPU][0], 0,
+           program->arena_bytes[ZO_TIER_CPU][0]);
+    return ZO_OK;
+}
+
+static void close_arenas(struct zo_executor *executor)
+{
+    const struct zo_machine *machine = executor->machine;
+    const struct zo_program *program = executor->program;
+
+    for (int device = 0; device < machine->device_count; device++) {
+        if (executor->arenas[ZO_TIER_GPU][device] != NULL) {
+            machine->device_ops->mem_free(
+                machine->devices[device], ZO_MEM_DEVICE,
+                executor->arenas[ZO_TIER_GPU][device],
+                program->arena_bytes[ZO_TIER_GPU][device]);
+        }
+    }
+    if (executor->arenas[ZO_TIER_CPU][0] != NULL) {
+        machine->device_ops->mem_free(machine->devices[0], ZO_MEM_PINNED,
+                                      executor->arenas[ZO_TIER_CPU][0],
+                                      program->arena_bytes[ZO_TIER_CPU][0]);
+    }
+}
+
+/* Operations of a lane in the list that has most of them. */
+static uint32_t lane_ops_max(const struct zo_program *program, uint32_t lane)
+{
+    uint32_t most = 0;
+
+    for (int s = 0; s < program->schedule_count; s++) {
+        const struct zo_schedule *list = &program->schedules[s];
+        uint32_t count = 0;
+
+        for (size_t i = 0; i < list->op_count; i++) {
+            count += zo_lane_of(program, &list->ops[i]) == lane;
+        }
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+static enum zo_status open_lane(struct zo_executor *executor, uint32_t index)
+{
+    const struct zo_machine *machine = executor->machine;
+    struct zo_lane *lane = &executor->lanes[index];
+    const bool is_collective = index + 1 == executor->lane_count;
+    const enum zo_engine engine =
+        is_collective ? ZO_ENGINE_COLLECTIVE
+                      : (enum zo_engine)(index % ZO_ENGINE_COLLECTIVE);
+    const uint32_t ops = lane_ops_max(executor->program, index);
+
+    if (ops == 0) {
+        return ZO_OK; /* no stream, no thread */
+    }
+    lane->device = is_collective ? 0 : (int)index / ZO_ENGINE_COLLECTIVE;
+    lane->event_count = 2 * ops;
+    ZO_TRY(zo_alloc((size_t)machine->device_count, sizeof(lane->streams[0]),
+                    "streams", &lane->streams));
+    ZO_TRY(zo_alloc((size_t)lane->event_count *
+                        (size_t)(is_collective ? machine->device_count : 1),
+                    sizeof(lane->events[0]), "events", &lane->events));
+    ZO_TRY(zo_alloc(lane->event_count, sizeof(lane->queue[0]),
+                    "a queue of operations", &lane->queue));
+    lane->stream_count = is_collective ? machine->device_count : 1;
+    for (int s = 0; s < lane->stream_count; s++) {
+        struct zo_device *device =
+            machine->devices[is_collective ? s : lane->device];
+
+        ZO_TRY(machine->device_ops->stream_open(
+            device, zo_engine_text(engine), &lane->streams[s]));
+        for (uint32_t e = 0; e < lane->event_count; e++) {
+            ZO_TRY(machine->device_ops->event_open(
+                device,
+                &lane->events[e * (uint32_t)lane->stream_count + (uint32_t)s]));
+        }
+    }
+    return ZO_OK;
+}
+
+static void close_lane(struct zo_executor *executor, struct zo_lane *lane)
+{
+    const struct zo_device_ops *ops = executor->machine->device_ops;
+
+    for (int s = 0; s < lane->stream_count; s++) {
+        ops->stream_close(lane->streams[s]);
+    }
+    for (uint32_t e = 0; e < lane->event_count * (uint32_t)lane->stream_count;
+         e++) {
+        ops->event_close(lane->events[e]);
+    }
+    zo_free(lane->streams);
+    zo_free(lane->events);
+    zo_free(lane->queue);
+}
+
+static enum zo_status open_instances(struct zo_executor *executor)
+{
+    size_t most = 0;
+
+    for (int s = 0; s < executor->program->schedule_count; s++) {
+        if (executor->program->schedules[s].op_count > most) {
+            most = executor->program->schedules[s].op_count;
+        }
+    }
+    executor->instance_count = 2 * most + 1;
+    executor->preds_max = executor->lane_count + 32;
+    ZO_TRY(zo_alloc(executor->instance_count, sizeof(executor->instances[0]),
+                    "the window of operations", &executor->instances));
+    ZO_TRY(zo_alloc(executor->instance_count * executor->preds_max,
+                    sizeof(executor->preds[0]), "the window of operations",
+                    &executor->preds));
+    ZO_TRY(zo_alloc(executor->instance_count, sizeof(executor->waiting[0]),
+                    "the window of operations", &executor->waiting));
+    return zo_alloc(executor->instance_count, sizeof(executor->ready[0]),
+                    "the window of operations", &executor->ready);
+}
+
+static enum zo_status open_all(struct zo_executor *executor)
+{
+    const struct zo_machine *machine = executor->machine;
+
+    executor->lane_count = zo_lane_count(executor->program);
+    ZO_TRY(zo_alloc(executor->lane_count, sizeof(executor->lanes[0]),
+                    "the lanes", &executor->lanes));
+    for (int device = 0; device < machine->device_count; device++) {
+        ZO_TRY(machine->device_ops->stream_open(
+            machine->devices[device], "load",
+            &executor->copy_streams[device]));
+    }
+    ZO_TRY(open_arenas(executor));
+    if (executor->options.poisons) {
+        ZO_TRY(zo_executor_open_shadows(executor));
+    }
+    ZO_TRY(open_instances(executor));
+    ZO_TRY(zo_order_open(executor->program, &executor->order));
+    for (uint32_t i = 0; i < executor->lane_count; i++) {
+        ZO_TRY(open_lane(executor, i));
+    }
+    return zo_executor_start_workers(executor);
+}
+
+enum zo_status zo_executor_open(const struct zo_program *program,
+                                const struct zo_machine *machine,
+                                const struct zo_executor_options *options,
+                                struct zo_executor **executor_out)
+{
+    enum zo_status status;
+    struct zo_executor *executor = NULL;
+
+    ZO_ASSERT(program->is_laid_out);
+    ZO_ASSERT(program->device_count == machine->device_count);
+    ZO_ASSERT(program->arena_bytes[ZO_TIER_NVME][0] == 0);
+    ZO_TRY(zo_alloc(1, sizeof(*executor), "the executor", &executor));
+    executor->program = program;
+    executor->machine = machine;
+    executor->options = *options;
+    executor->next_instance = 1;
+    executor->retired_below = 1;
+    (void)pthread_mutex_init(&executor->lock, NULL);
+    (void)pthread_cond_init(&executor->ready_cond, NULL);
+    status = open_all(executor);
+    if (status != ZO_OK) {
+        const struct zo_err failure = *zo_err_last();
+
+        zo_executor_close(executor);
+        return zo_err_adopt(&failure);
+    }
+    *executor_out = executor;
+    return ZO_OK;
+}
+
+void zo_executor_close(struct zo_executor *executor)
+{
+    if (executor == NULL) {
+        return;
+    }
+    zo_executor_stop_workers(executor);
+    for (uint32_t i = 0; executor->lanes != NULL && i < executor->lane_count;
+         i++) {
+        close_lane(executor, &executor->lanes[i]);
+    }
+    for (int d = 0; d < executor->machine->device_count; d++) {
+        executor->machine->device_ops->stream_close(executor->copy_streams[d]);
+    }
+    zo_executor_close_shadows(executor);
+    close_arenas(executor);
+    zo_order_close(executor->order);
+    zo_free(executor->lanes);
+    zo_free(executor->instances);
+    zo_free(executor->preds);
+    zo_free(executor->waiting);
+    zo_free(executor->ready);
+    (void)pthread_cond_destroy(&executor->ready_cond);
+    (void)pthread_mutex_destroy(&executor->lock);
+    zo_free(executor);
+}
+
+/* ---- addresses ---------------------------------------------------------- */
+
+void *zo_executor_address(const struct zo_executor *executor, zo_buffer_id id,
+                          int slot)
+{
+    const struct zo_buffer *buffer = &executor->program->buffers[id];
+
+    return (char *)executor->arenas[buffer->tier][buffer->device] +
+           buffer->offset + (uint64_t)slot * buffer->slot_stride_bytes;
+}
+
+void zo_executor_resolve(struct zo_executor *executor,
+                         const struct zo_instance *instance, void **at)
+{
+    const struct zo_schedule *list =
+        &executor->program->schedules[instance->schedule];
+    const struct zo_op *op = &list->ops[instance->op];
+
+    ZO_ASSERT(op->access_count <= ZO_OP_ACCESSES_MAX);
+    for (uint32_t a = 0; a < op->access_count; a++) {
+        const struct zo_access *access =
+            &list->accesses[op->access_first + a];
+
+        at[a] = (char *)zo_executor_address(executor, access->buffer,
+                                            instance->slot) +
+                access->offset;
+    }
+}
+
+enum zo_status zo_executor_upload(struct zo_executor *executor,
+                                  zo_buffer_id target, uint64_t offset,
+                                  const void *source, size_t size_bytes)
+{
+    const struct zo_device_ops *ops = executor->machine->device_ops;
+    const int device = executor->program->buffers[target].device;
+    struct zo_stream *stream = executor->copy_streams[device];
+
+    ZO_TRY(ops->copy(stream,
+                     (char *)zo_executor_address(executor, target, 0) + offset,
+                     source, size_bytes));
+    return ops->stream_sync(stream);
+}
+
+enum zo_status zo_executor_download(struct zo_executor *executor, void *target,
+                                    zo_buffer_id source, uint64_t offset,
+                                    size_t size_bytes)
+{
+    const struct zo_device_ops *ops = executor->machine->device_ops;
+    const int device = executor->program->buffers[source].device;
+    struct zo_stream *stream = executor->copy_streams[device];
+
+    ZO_TRY(ops->copy(stream, target,
+                     (char *)zo_executor_address(executor, source, 0) + offset,
+                     size_bytes));
+    return ops->stream_sync(stream);
+}
+
+/* ---- failure ------------------------------------------------------------ */
+
+void zo_executor_fail(struct zo_executor *executor)
+{
+    (void)pthread_mutex_lock(&executor->lock);
+    if (executor->failure.status == ZO_OK) {
+        executor->failure = *zo_err_last();
+    }
+    (void)pthread_mutex_unlock(&executor->lock);
+}
+
+static enum zo_status failure_of(struct zo_executor *executor)
+{
+    struct zo_err failure;
+
+    (void)pthread_mutex_lock(&executor->lock);
+    failure = executor->failure;
+    (void)pthread_mutex_unlock(&executor->lock);
+    return failure.status == ZO_OK ? ZO_OK : zo_err_adopt(&failure);
+}
+
+/* ---- issuing ------------------------------------------------------------ */
+
+static bool is_barrier(const struct zo_executor *executor,
+                       const struct zo_instance *instance)
+{
+    return instance->pred_count > executor->preds_max;
+}
+
+static bool is_done(struct zo_executor *executor, uint64_t number)
+{
+    return number < executor->retired_below ||
+           atomic_load_explicit(&zo_instance_at(executor, number)->state,
+                                memory_order_acquire) == ZO_INSTANCE_DONE;
+}
+
+/*
+ * A predecessor lets a stream's operation go when it is done or, being on a
+ * stream itself, when it has been issued; a CPU operation needs it done.
+ */
+static bool lets_go(struct zo_executor *executor, uint64_t pred, bool is_stream)
+{
+    const struct zo_instance *instance;
+
+    if (is_done(executor, pred)) {
+        return true;
+    }
+    instance = zo_instance_at(executor, pred);
+    return is_stream && instance->lane != ZO_NO_LANE &&
+           atomic_load_explicit(&instance->state, memory_order_relaxed) ==
+               ZO_INSTANCE_ISSUED;
+}
+
+static bool is_ready(struct zo_executor *executor, uint64_t number)
+{
+    const struct zo_instance *instance = zo_instance_at(executor, number);
+    const uint64_t *preds =
+        executor->preds +
+        (number % executor->instance_count) * executor->preds_max;
+    const bool is_stream = instance->lane != ZO_NO_LANE;
+
+    if (is_barrier(executor, instance)) {
+        return executor->retired_below == number;
+    }
+    for (uint32_t i = 0; i < instance->pred_count; i++) {
+        if (!lets_go(executor, preds[i], is_stream)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Makes the operation's streams wait for its predecessors on other lanes. */
+static enum zo_status wait_for_preds(struct zo_executor *executor,
+                                     uint64_t number)
+{
+    const struct zo_device_ops *ops = executor->machine->device_ops;
+    const struct zo_instance *instance = zo_instance_at(executor, number);
+    const struct zo_lane *lane = &executor->lanes[instance->lane];
+    const uint64_t *preds =
+        executor->preds +
+        (number % executor->instance_count) * executor->preds_max;
+    const uint32_t count =
+        is_barrier(executor, instance) ? 0 : instance->pred_count;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct zo_instance *pred = zo_instance_at(executor, preds[i]);
+        const struct zo_lane *other;
+
+        if (is_done(executor, preds[i])) {
+            continue;
+        }
+        other = &executor->lanes[pred->lane];
+        for (int s = 0; s < lane->stream_count; s++) {
+            for (int e = 0; e < other->stream_count; e++) {
+                ZO_TRY(ops->event_wait(
+                    lane->streams[s],
+                    other->events[pred->lane_index *
+                                      (uint32_t)other->stream_count +
+                                  (uint32_t)e]));
+            }
+        }
+    }
+    return ZO_OK;
+}
+
+static void count_op(struct zo_executor *executor,
+                     const struct zo_instance *instance)
+{
+    const struct zo_op *op = zo_instance_op(executor, instance);
+    const struct zo_schedule *list =
+        &executor->program->schedules[instance->schedule];
+
+    executor->counters.ops[op->engine]++;
+    if (op->engine == ZO_ENGINE_H2D || op->engine == ZO_ENGINE_D2H) {
+        for (uint32_t a = 0; a < op->access_count; a++) {
+            const struct zo_access *access =
+                &list->accesses[op->access_first + a];
+
+            executor->counters.bytes[op->engine] +=
+                access->mode == ZO_READ ? 0 : access->bytes;
+        }
+    }
+}
+
+/* Queues one operation on its streams and an event behind it. */
+static enum zo_status issue(struct zo_executor *executor, uint64_t number)
+{
+    const struct zo_device_ops *ops = executor->machine->device_ops;
+    struct zo_instance *instance = zo_instance_at(executor, number);
+    struct zo_lane *lane = &executor->lanes[instance->lane];
+    const struct zo_op *op = zo_instance_op(executor, instance);
+    void *at[ZO_OP_ACCESSES_MAX];
+    const struct zo_op_call call = {op, executor->machine, at, lane->streams};
+
+    if (++executor->issued_ops == executor->options.fail_at_op) {
+        return ZO_FAIL(ZO_E_INJECTED, "%s: failed by a test", op->name);
+    }
+    ZO_TRY(wait_for_preds(executor, number));
+    zo_executor_resolve(executor, instance, at);
+    ZO_TRY(op->run(&call));
+    instance->lane_index = lane->next_event;
+    lane->next_event = (lane->next_event + 1) % lane->event_count;
+    for (int s = 0; s < lane->stream_count; s++) {
+        ZO_TRY(ops->event_record(
+            lane->streams[s],
+            lane->events[instance->lane_index * (uint32_t)lane->stream_count +
+                         (uint32_t)s]));
+    }
+    count_op(executor, instance);
+    atomic_store_explicit(&instance->state, ZO_INSTANCE_ISSUED,
+                          memory_order_relaxed);
+    return ZO_OK;
+}
+
+/* Issues what is ready at the head of each lane; sets *moved. */
+static enum zo_status issue_streams(struct zo_executor *executor, bool *moved)
+{
+    for (uint32_t i = 0; i < executor->lane_count; i++) {
+        struct zo_lane *lane = &executor->lanes[i];
+
+        while (lane->queue_issued < lane->queue_end) {
+            const uint64_t number =
+                lane->queue[lane->queue_issued % lane->event_count];
+
+            if (!is_ready(executor, number)) {
+                break;
+            }
+            ZO_TRY(issue(executor, number));
+            lane->queue_issued++;
+            *moved = true;
+        }
+    }
+    return ZO_OK;
+}
+
+/* Hands CPU operations that have become ready to the workers. */
+static void issue_cpu(struct zo_executor *executor, bool *moved)
+{
+    size_t kept = 0, given = 0;
+
+    for (size_t i = 0; i < executor->waiting_count; i++) {
+        const uint64_t number = executor->waiting[i];
+
+        if (!is_ready(executor, number)) {
+            executor->waiting[kept++] = number;
+            continue;
+        }
+        count_op(executor, zo_instance_at(executor, number));
+        (void)pthread_mutex_lock(&executor->lock);
+        executor->ready[executor->ready_count++] = number;
+        (void)pthread_mutex_unlock(&executor->lock);
+        given++;
+    }
+    executor->waiting_count = kept;
+    if (given > 0) {
+        *moved = true;
+        (void)pthread_cond_broadcast(&executor->ready_cond);
+    }
+}
+
+static enum zo_status lane_head_done(struct zo_executor *executor,
+                                     const struct zo_lane *lane,
+                                     uint64_t number, bool *done)
+{
+    const struct zo_instance *instance = zo_instance_at(executor, number);
+
+    *done = true;
+    for (int s = 0; s < lane->stream_count && *done; s++) {
+        ZO_TRY(executor->machine->device_ops->event_query(
+            lane->events[instance->lane_index * (uint32_t)lane->stream_count +
+                         (uint32_t)s],
+            done));
+    }
+    return ZO_OK;
+}
+
+/* Marks what streams have passed; moves retired_below on. */
+static enum zo_status poll_done(struct zo_executor *executor, bool *moved)
+{
+    for (uint32_t i = 0; i < executor->lane_count; i++) {
+        struct zo_lane *lane = &executor->lanes[i];
+
+        while (lane->queue_first < lane->queue_issued) {
+            const uint64_t number =
+                lane->queue[lane->queue_first % lane->event_count];
+            bool done = false;
+
+            ZO_TRY(lane_head_done(executor, lane, number, &done));
+            if (!done) {
+                break;
+            }
+            atomic_store_explicit(&zo_instance_at(executor, number)->state,
+                                  ZO_INSTANCE_DONE, memory_order_release);
+            lane->queue_first++;
+            *moved = true;
+        }
+    }
+    while (executor->retired_below < executor->next_instance &&
+           is_done(executor, executor->retired_below)) {
+        executor->retired_below++;
+        *moved = true;
+    }
+    return ZO_OK;
+}
+
+/* One round; sleeps a moment when the last `idle` rounds moved nothing. */
+static enum zo_status pump(struct zo_executor *executor, int *idle)
+{
+    bool moved = false;
+
+    ZO_TRY(failure_of(executor));
+    ZO_TRY(poll_done(executor, &moved));
+    ZO_TRY(issue_streams(executor, &moved));
+    issue_cpu(executor, &moved);
+    if (moved) {
+        *idle = 0;
+        return ZO_OK;
+    }
+    if (++*idle > SPINS_BEFORE_SLEEP) {
+        const struct timespec pause = {0, POLL_NS};
+
+        (void)nanosleep(&pause, NULL);
+    }
+    return ZO_OK;
+}
+
+static enum zo_status wait_until(struct zo_executor *executor, uint64_t ticket)
+{
+    enum zo_status status = ZO_OK;
+    int idle = 0;
+
+    while (executor->retired_below < ticket) {
+        status = pump(executor, &idle);
+        if (status != ZO_OK) {
+            zo_executor_fail(executor);
+            return failure_of(executor);
+        }
+    }
+    return failure_of(executor);
+}
+
+enum zo_status zo_executor_wait(struct zo_executor *executor, uint64_t ticket)
+{
+    return wait_until(executor, ticket);
+}
+
+enum zo_status zo_executor_drain(struct zo_executor *executor)
+{
+    return wait_until(executor, executor->next_instance);
+}
+
+enum zo_status zo_executor_acquire(struct zo_executor *executor, int *slot_out)
+{
+    ZO_TRY(wait_until(executor, executor->slot_ticket[executor->next_slot]));
+    *slot_out = executor->next_slot;
+    return ZO_OK;
+}
+
+/* Makes the operations of a list known, with their predecessors. */
+static void admit(struct zo_executor *executor, int schedule, int slot)
+{
+    const struct zo_schedule *list = &executor->program->schedules[schedule];
+
+    for (size_t i = 0; i < list->op_count; i++) {
+        const uint64_t number = executor->next_instance++;
+        struct zo_instance *instance = zo_instance_at(executor, number);
+        const struct zo_order_step step = {schedule, i, slot, number,
+                                           executor->retired_below};
+
+        instance->schedule = schedule;
+        instance->op = (uint32_t)i;
+        instance->slot = slot;
+        instance->lane = zo_lane_of(executor->program, &list->ops[i]);
+        instance->pred_count = (uint32_t)zo_order_next(
+            executor->order, &step,
+            executor->preds +
+                (number % executor->instance_count) * executor->preds_max,
+            executor->preds_max);
+        atomic_store_explicit(&instance->state, ZO_INSTANCE_WAITING,
+                              memory_order_relaxed);
+        if (instance->lane == ZO_NO_LANE) {
+            executor->waiting[executor->waiting_count++] = number;
+        } else {
+            struct zo_lane *lane = &executor->lanes[instance->lane];
+
+            lane->queue[lane->queue_end++ % lane->event_count] = number;
+        }
+    }
+}
+
+enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
+                                 uint64_t *ticket_out)
+{
+    const int slot = executor->next_slot;
+    bool moved = false;
+
+    ZO_TRY(failure_of(executor));
+    if (executor->options.is_serial) {
+        if (zo_executor_run_serial(executor, schedule, slot) != ZO_OK) {
+            zo_executor_fail(executor);
+            return failure_of(executor);
+        }
+    } else {
+        admit(executor, schedule, slot);
+    }
+    executor->slot_ticket[slot] = executor->next_instance;
+    executor->next_slot = 1 - slot;
+    if (ticket_out != NULL) {
+        *ticket_out = executor->next_instance;
+    }
+    if (issue_streams(executor, &moved) != ZO_OK) {
+        zo_executor_fail(executor);
+        return failure_of(executor);
+    }
+    issue_cpu(executor, &moved);
+    return ZO_OK;
+}
+
+void zo_executor_counters(struct zo_executor *executor,
+                          struct zo_executor_counters *counters_out)
+{
+    (void)pthread_mutex_lock(&executor->lock);
+    *counters_out = executor->counters;
+    (void)pthread_mutex_unlock(&executor->lock);
+}

@@ -1,0 +1,102 @@
+/*
+ * The executor: runs schedules on a machine.
+ *
+ * Row 5.  One thread, the caller's, issues for all devices: one queue a lane,
+ * an operation is issued when those of its predecessors that are on streams
+ * have been issued (then a stream wait on their events) and those on the CPU
+ * are done.  No host function and no kernel waits for the host.  CPU
+ * operations run in workers of the executor, any ready one, lowest priority
+ * number first.
+ *
+ * Life cycle: open allocates, touches and clears every arena of the program;
+ * then acquire a slot, fill its records, start a list, any number of times,
+ * with at most two lists under way; drain; close.  Nothing is allocated after
+ * open.
+ */
+#ifndef ZO_OFFLOAD_EXECUTOR_H
+#define ZO_OFFLOAD_EXECUTOR_H
+
+#include "offload/schedule.h"
+
+ZO_C_BEGIN
+
+struct zo_executor;
+
+struct zo_executor_options {
+    int cpu_workers; /* threads for the CPU engine, 1..256 */
+    bool is_serial;  /* each operation alone, in list order: the meaning */
+    /* Serial, host devices only: everything but the declared ranges of the
+     * operation at hand is poison, and poison must be intact behind it. */
+    bool poisons;
+    /* For tests: the nth operation issued fails (0: none does). */
+    uint64_t fail_at_op;
+};
+
+/*
+ * For a program that is laid out; both are borrowed until close.
+ *
+ *   ZO_E_DEVMEM, ZO_E_NOMEM   an arena; the text names it and its bytes
+ */
+enum zo_status zo_executor_open(const struct zo_program *program,
+                                const struct zo_machine *machine,
+                                const struct zo_executor_options *options,
+                                struct zo_executor **executor_out)
+    ZO_MUST_CHECK;
+
+/* Waits for what is under way, then frees the arenas.  NULL is allowed. */
+void zo_executor_close(struct zo_executor *executor);
+
+/* Where a buffer lies, for filling records, loading and saving. */
+void *zo_executor_address(const struct zo_executor *executor, zo_buffer_id id,
+                          int slot);
+
+/*
+ * The slot of the next list: 0, 1, 0, ...  Waits until the list that used it
+ * last is done, so that its records may be written.
+ */
+enum zo_status zo_executor_acquire(struct zo_executor *executor,
+                                   int *slot_out) ZO_MUST_CHECK;
+
+/*
+ * Starts a list with the acquired slot and issues what is ready.
+ * *ticket_out (may be NULL) is for zo_executor_wait().
+ */
+enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
+                                 uint64_t *ticket_out) ZO_MUST_CHECK;
+
+/*
+ * Issues until every operation of the list is done.
+ *
+ *   any status an operation failed with; the executor can then only be
+ *   drained and closed
+ */
+enum zo_status zo_executor_wait(struct zo_executor *executor,
+                                uint64_t ticket) ZO_MUST_CHECK;
+
+/* Waits for everything started so far. */
+enum zo_status zo_executor_drain(struct zo_executor *executor) ZO_MUST_CHECK;
+
+/*
+ * Copies between host memory and a buffer of any tier, and waits: for loading
+ * and saving, with nothing under way.
+ */
+enum zo_status zo_executor_upload(struct zo_executor *executor,
+                                  zo_buffer_id target, uint64_t offset,
+                                  const void *source,
+                                  size_t size_bytes) ZO_MUST_CHECK;
+enum zo_status zo_executor_download(struct zo_executor *executor, void *target,
+                                    zo_buffer_id source, uint64_t offset,
+                                    size_t size_bytes) ZO_MUST_CHECK;
+
+/* Work done so far, for the metrics. */
+struct zo_executor_counters {
+    uint64_t ops[ZO_ENGINES];
+    uint64_t bytes[ZO_ENGINES];   /* h2d, d2h: copied; others 0 */
+    uint64_t busy_ns[ZO_ENGINES]; /* CPU engine only */
+};
+void zo_executor_counters(struct zo_executor *executor,
+                          struct zo_executor_counters *counters_out);
+
+ZO_C_END
+
+#endif

@@ -1,0 +1,109 @@
+/*
+ * The executor's CPU engine: workers that run any ready operation, lowest
+ * priority number first, then the oldest.  Row 5.
+ */
+#include <time.h>
+
+#include "offload/executor_internal.h"
+#include "src/base/memory.h"
+#include "src/base/thread.h"
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Takes the ready operation that goes first; the lock is held. */
+static uint64_t take_ready(struct zo_executor *executor)
+{
+    size_t best = 0;
+    uint64_t number;
+
+    for (size_t i = 1; i < executor->ready_count; i++) {
+        const uint64_t a = executor->ready[i], b = executor->ready[best];
+        const int a_priority =
+            zo_instance_op(executor, zo_instance_at(executor, a))->priority;
+        const int b_priority =
+            zo_instance_op(executor, zo_instance_at(executor, b))->priority;
+
+        if (a_priority < b_priority || (a_priority == b_priority && a < b)) {
+            best = i;
+        }
+    }
+    number = executor->ready[best];
+    executor->ready[best] = executor->ready[--executor->ready_count];
+    return number;
+}
+
+static enum zo_status run_one(struct zo_executor *executor, uint64_t number)
+{
+    const struct zo_instance *instance = zo_instance_at(executor, number);
+    const struct zo_op *op = zo_instance_op(executor, instance);
+    void *at[ZO_OP_ACCESSES_MAX];
+    const struct zo_op_call call = {op, executor->machine, at, NULL};
+
+    zo_executor_resolve(executor, instance, at);
+    return op->run(&call);
+}
+
+static void *work(void *argument)
+{
+    struct zo_executor *executor = argument;
+
+    (void)pthread_mutex_lock(&executor->lock);
+    for (;;) {
+        uint64_t number, started;
+        enum zo_status status;
+
+        while (executor->ready_count == 0 && !executor->is_closing) {
+            (void)pthread_cond_wait(&executor->ready_cond, &executor->lock);
+        }
+        if (executor->is_closing) {
+            break;
+        }
+        number = take_ready(executor);
+        (void)pthread_mutex_unlock(&executor->lock);
+        started = now_ns();
+        status = run_one(executor, number);
+        if (status != ZO_OK) {
+            zo_executor_fail(executor);
+        }
+        (void)pthread_mutex_lock(&executor->lock);
+        executor->counters.busy_ns[ZO_ENGINE_CPU] += now_ns() - started;
+        if (status == ZO_OK) {
+            atomic_store_explicit(&zo_instance_at(executor, number)->state,
+                                  ZO_INSTANCE_DONE, memory_order_release);
+        }
+    }
+    (void)pthread_mutex_unlock(&executor->lock);
+    return NULL;
+}
+
+enum zo_status zo_executor_start_workers(struct zo_executor *executor)
+{
+    const int count = executor->options.cpu_workers;
+
+    ZO_TRY(zo_alloc((size_t)count, sizeof(executor->workers[0]),
+                    "the CPU engine", &executor->workers));
+    for (int i = 0; i < count; i++) {
+        ZO_TRY(zo_thread_start("zo-cpu", work, executor,
+                               &executor->workers[i]));
+        executor->worker_count++;
+    }
+    return ZO_OK;
+}
+
+void zo_executor_stop_workers(struct zo_executor *executor)
+{
+    (void)pthread_mutex_lock(&executor->lock);
+    executor->is_closing = true;
+    (void)pthread_cond_broadcast(&executor->ready_cond);
+    (void)pthread_mutex_unlock(&executor->lock);
+    for (int i = 0; i < executor->worker_count; i++) {
+        (void)pthread_join(executor->workers[i], NULL);
+    }
+    zo_free(executor->workers);
+}

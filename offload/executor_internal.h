@@ -1,0 +1,112 @@
+/*
+ * What the executor's files share.  Row 5, private to offload/executor*.c.
+ */
+#ifndef ZO_OFFLOAD_EXECUTOR_INTERNAL_H
+#define ZO_OFFLOAD_EXECUTOR_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "offload/executor.h"
+#include "offload/order.h"
+
+#define ZO_OP_ACCESSES_MAX 256
+
+enum zo_instance_state {
+    ZO_INSTANCE_WAITING,
+    ZO_INSTANCE_ISSUED, /* queued on its streams, or given to a worker */
+    ZO_INSTANCE_DONE,
+};
+
+/* One run of one operation. */
+struct zo_instance {
+    atomic_int state;
+    int schedule;
+    uint32_t op;
+    int slot;
+    uint32_t lane;       /* ZO_NO_LANE: CPU or NVMe */
+    uint32_t lane_index; /* which of its lane's events */
+    uint32_t pred_count; /* above preds_max: everything before it */
+};
+
+/* A stream engine on one device, or the collectives on all. */
+struct zo_lane {
+    struct zo_stream **streams; /* owned; one, or one a device */
+    int stream_count;
+    int device;
+    struct zo_event **events; /* owned; event_count * stream_count */
+    uint32_t event_count;
+    uint32_t next_event;
+    uint64_t *queue; /* owned; instances in list order, a ring */
+    uint64_t queue_first, queue_issued, queue_end; /* done, issued, known */
+};
+
+struct zo_executor {
+    const struct zo_program *program;
+    const struct zo_machine *machine;
+    struct zo_executor_options options;
+    void *arenas[ZO_TIERS][ZO_DEVICES_MAX];  /* owned */
+    void *shadows[ZO_TIERS][ZO_DEVICES_MAX]; /* owned; poison mode */
+
+    struct zo_order *order;
+    struct zo_instance *instances; /* ring of instance_count */
+    uint64_t *preds;               /* preds_max of each instance */
+    size_t instance_count, preds_max;
+    uint64_t next_instance; /* number of the next one, from 1 */
+    uint64_t retired_below; /* every lower one is done */
+    uint64_t slot_ticket[2];
+    int next_slot;
+
+    struct zo_lane *lanes; /* owned; lane_count */
+    uint32_t lane_count;
+    struct zo_stream *copy_streams[ZO_DEVICES_MAX]; /* upload, download */
+
+    /* CPU engine.  The lock guards the rest of this group. */
+    pthread_mutex_t lock;
+    pthread_cond_t ready_cond;
+    pthread_t *workers;
+    int worker_count;
+    uint64_t *waiting; /* known CPU operations that are not ready */
+    size_t waiting_count;
+    uint64_t *ready; /* ready ones; the least priority is looked for */
+    size_t ready_count;
+    bool is_closing;
+    struct zo_err failure; /* the first; status ZO_OK: none */
+
+    uint64_t issued_ops;
+    struct zo_executor_counters counters;
+};
+
+static inline struct zo_instance *
+zo_instance_at(struct zo_executor *executor, uint64_t number)
+{
+    return &executor->instances[number % executor->instance_count];
+}
+
+static inline const struct zo_op *zo_instance_op(
+    const struct zo_executor *executor, const struct zo_instance *instance)
+{
+    return &executor->program->schedules[instance->schedule]
+                .ops[instance->op];
+}
+
+/* Resolves the accesses of an instance into at[ZO_OP_ACCESSES_MAX]. */
+void zo_executor_resolve(struct zo_executor *executor,
+                         const struct zo_instance *instance, void **at);
+
+/* Records the calling thread's failure as the run's first, if it is. */
+void zo_executor_fail(struct zo_executor *executor);
+
+/* The workers of the CPU engine: executor_cpu.c. */
+enum zo_status zo_executor_start_workers(struct zo_executor *executor)
+    ZO_MUST_CHECK;
+void zo_executor_stop_workers(struct zo_executor *executor);
+
+/* Runs a list in order, each operation alone: executor_serial.c. */
+enum zo_status zo_executor_open_shadows(struct zo_executor *executor)
+    ZO_MUST_CHECK;
+void zo_executor_close_shadows(struct zo_executor *executor);
+enum zo_status zo_executor_run_serial(struct zo_executor *executor,
+                                      int schedule, int slot) ZO_MUST_CHECK;
+
+#endif

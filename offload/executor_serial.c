@@ -1,0 +1,186 @@
+/*
+ * The meaning of a schedule: each operation alone, in list order.  Row 5.
+ *
+ * With poison, an operation finds only the ranges that it declared: all other
+ * bytes of every arena are 0xff (a NaN of every number type, -1 of every
+ * count), also those that it declared to write without reading.  Behind it
+ * they must be 0xff still, and what it declared only to read must be as it
+ * was.  So neither an undeclared write nor an undeclared read goes unseen:
+ * the first fails here, the second changes results.
+ */
+#include <string.h>
+
+#include "offload/executor_internal.h"
+#include "src/base/memory.h"
+
+#define POISON 0xff
+
+struct arena {
+    enum zo_tier tier;
+    int device;
+    unsigned char *bytes, *shadow;
+    uint64_t size_bytes;
+};
+
+static struct arena arena_at(struct zo_executor *executor, int index)
+{
+    const bool is_host = index == executor->machine->device_count;
+    const enum zo_tier tier = is_host ? ZO_TIER_CPU : ZO_TIER_GPU;
+    const int device = is_host ? 0 : index;
+
+    return (struct arena){tier, device, executor->arenas[tier][device],
+                          executor->shadows[tier][device],
+                          executor->program->arena_bytes[tier][device]};
+}
+
+enum zo_status zo_executor_open_shadows(struct zo_executor *executor)
+{
+    for (int i = 0; i <= executor->machine->device_count; i++) {
+        const struct arena arena = arena_at(executor, i);
+
+        ZO_TRY(zo_pages_alloc(arena.size_bytes, "the poison mode's copy",
+                              &executor->shadows[arena.tier][arena.device]));
+    }
+    return ZO_OK;
+}
+
+void zo_executor_close_shadows(struct zo_executor *executor)
+{
+    for (int i = 0; i <= executor->machine->device_count; i++) {
+        const struct arena arena = arena_at(executor, i);
+
+        zo_pages_free(arena.shadow, arena.size_bytes);
+    }
+}
+
+/* The nth access of an operation, if it lies in the arena and has bytes. */
+static bool range_in(const struct zo_executor *executor,
+                     const struct zo_instance *instance, uint32_t n,
+                     const struct arena *arena, struct zo_range *range_out)
+{
+    const struct zo_op *op = zo_instance_op(executor, instance);
+    const struct zo_access *access =
+        &executor->program->schedules[instance->schedule]
+             .accesses[op->access_first + n];
+
+    *range_out = zo_access_range(executor->program, access, instance->slot);
+    return range_out->tier == arena->tier &&
+           range_out->device == arena->device &&
+           range_out->end > range_out->begin;
+}
+
+static void poison_arena(struct zo_executor *executor,
+                         const struct zo_instance *instance,
+                         const struct arena *arena)
+{
+    const struct zo_op *op = zo_instance_op(executor, instance);
+    struct zo_range range;
+
+    memcpy(arena->shadow, arena->bytes, arena->size_bytes);
+    memset(arena->bytes, POISON, arena->size_bytes);
+    for (uint32_t a = 0; a < op->access_count; a++) {
+        if (range_in(executor, instance, a, arena, &range) &&
+            range.mode != ZO_WRITE) {
+            memcpy(arena->bytes + range.begin, arena->shadow + range.begin,
+                   range.end - range.begin);
+        }
+    }
+}
+
+/* Takes what was declared out of the arena; all that is left is poison. */
+static enum zo_status collect_arena(struct zo_executor *executor,
+                                    const struct zo_instance *instance,
+                                    const struct arena *arena)
+{
+    const struct zo_op *op = zo_instance_op(executor, instance);
+    struct zo_range range;
+
+    for (uint32_t a = 0; a < op->access_count; a++) {
+        if (range_in(executor, instance, a, arena, &range) &&
+            range.mode != ZO_READ) {
+            memcpy(arena->shadow + range.begin, arena->bytes + range.begin,
+                   range.end - range.begin);
+        }
+    }
+    for (uint32_t a = 0; a < op->access_count; a++) {
+        if (!range_in(executor, instance, a, arena, &range)) {
+            continue;
+        }
+        /* What was written is equal by now; what was only read must be. */
+        if (memcmp(arena->bytes + range.begin, arena->shadow + range.begin,
+                   range.end - range.begin) != 0) {
+            return ZO_FAIL(ZO_E_ARG,
+                           "%s (unit %d) wrote bytes that it declared only "
+                           "to read: access %u",
+                           op->name, op->unit, a);
+        }
+    }
+    for (uint32_t a = 0; a < op->access_count; a++) {
+        if (range_in(executor, instance, a, arena, &range)) {
+            memset(arena->bytes + range.begin, POISON,
+                   range.end - range.begin);
+        }
+    }
+    for (uint64_t i = 0; i < arena->size_bytes; i++) {
+        if (arena->bytes[i] != POISON) {
+            return ZO_FAIL(ZO_E_ARG,
+                           "%s (unit %d) wrote byte %llu of %s memory %d, "
+                           "which it did not declare",
+                           op->name, op->unit, (unsigned long long)i,
+                           zo_tier_text(arena->tier), arena->device);
+        }
+    }
+    memcpy(arena->bytes, arena->shadow, arena->size_bytes);
+    return ZO_OK;
+}
+
+static enum zo_status run_alone(struct zo_executor *executor,
+                                const struct zo_instance *instance)
+{
+    const struct zo_op *op = zo_instance_op(executor, instance);
+    const struct zo_lane *lane =
+        instance->lane == ZO_NO_LANE ? NULL : &executor->lanes[instance->lane];
+    void *at[ZO_OP_ACCESSES_MAX];
+    const struct zo_op_call call = {op, executor->machine, at,
+                                    lane == NULL ? NULL : lane->streams};
+
+    if (++executor->issued_ops == executor->options.fail_at_op) {
+        return ZO_FAIL(ZO_E_INJECTED, "%s: failed by a test", op->name);
+    }
+    zo_executor_resolve(executor, instance, at);
+    ZO_TRY(op->run(&call));
+    for (int s = 0; lane != NULL && s < lane->stream_count; s++) {
+        ZO_TRY(executor->machine->device_ops->stream_sync(lane->streams[s]));
+    }
+    return ZO_OK;
+}
+
+enum zo_status zo_executor_run_serial(struct zo_executor *executor,
+                                      int schedule, int slot)
+{
+    const struct zo_schedule *list = &executor->program->schedules[schedule];
+    const int arenas =
+        executor->options.poisons ? executor->machine->device_count + 1 : 0;
+
+    for (size_t i = 0; i < list->op_count; i++) {
+        const struct zo_instance instance = {
+            .schedule = schedule,
+            .op = (uint32_t)i,
+            .slot = slot,
+            .lane = zo_lane_of(executor->program, &list->ops[i]),
+        };
+
+        for (int a = 0; a < arenas; a++) {
+            const struct arena arena = arena_at(executor, a);
+
+            poison_arena(executor, &instance, &arena);
+        }
+        ZO_TRY(run_alone(executor, &instance));
+        for (int a = 0; a < arenas; a++) {
+            const struct arena arena = arena_at(executor, a);
+
+            ZO_TRY(collect_arena(executor, &instance, &arena));
+        }
+    }
+    return ZO_OK;
+}
