@@ -28,6 +28,18 @@ __device__ inline void copy_async_16(void *shared, const void *global,
 #endif
 }
 
+/* The same for 4 bytes. */
+__device__ inline void copy_async_4(void *shared, const void *global,
+                                    bool is_valid)
+{
+#if ZO_HAS_MMA
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(shared)),
+                 "l"(global), "r"(is_valid ? 4 : 0)
+                 : "memory");
+#endif
+}
+
 /* Copies started since the last call are one group. */
 __device__ inline void copy_async_commit()
 {
@@ -81,9 +93,9 @@ __device__ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4],
                                     uint32_t b0, uint32_t b1);
 
 template <>
-__device__ inline void
-multiply_add<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
-                            uint32_t b1)
+__device__ inline void multiply_add<__nv_bfloat16>(float (&d)[4],
+                                                   const uint32_t (&a)[4],
+                                                   uint32_t b0, uint32_t b1)
 {
 #if ZO_HAS_MMA
     asm volatile(
@@ -96,8 +108,8 @@ multiply_add<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
 
 template <>
 __device__ inline void multiply_add<__half>(float (&d)[4],
-                                            const uint32_t (&a)[4],
-                                            uint32_t b0, uint32_t b1)
+                                            const uint32_t (&a)[4], uint32_t b0,
+                                            uint32_t b1)
 {
 #if ZO_HAS_MMA
     asm volatile(

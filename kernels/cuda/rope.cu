@@ -3,7 +3,7 @@
  * their gradients.
  *
  *   maths     kernels.h, zo_rope_args, zo_rope_backward_args
- *   layout    forward: a block a token, WIDTH neighbouring columns a thread.
+ *   layout    forward: a block a token, 8 neighbouring columns a thread.
  *             backward: a block a run of tokens and some columns, of which a
  *             thread owns the same in each token, so that the sum for d_bias
  *             stays in registers; the runs' sums go through the workspace and
@@ -24,44 +24,71 @@ namespace
 constexpr int THREADS = 192; /* three rounds for the 576 groups of 4608 */
 constexpr int BACKWARD_THREADS = 64;
 
-/* WIDTH columns: ZO_GROUP, or 2 where heads are not a multiple of that. */
+/*
+ * What a thread has of a token: WIDTH columns of one head, of which the first
+ * is a multiple of 2 in it.  WIDTH is ZO_GROUP, or 2 where heads are not a
+ * multiple of that; then the last of an odd head stands alone.
+ */
+struct span {
+    int64_t column; /* of the token's row */
+    int count;
+};
+
+template <int WIDTH>
+__device__ inline span span_at(int64_t index, int64_t head_width)
+{
+    if constexpr (WIDTH == ZO_GROUP) {
+        return {index * ZO_GROUP, ZO_GROUP};
+    } else {
+        const int64_t spans = (head_width + 1) / 2;
+        const int64_t inside = index % spans * 2;
+
+        return {index / spans * head_width + inside,
+                inside + 1 < head_width ? 2 : 1};
+    }
+}
+
+__host__ __device__ inline int64_t spans_of(int64_t width, int64_t head_width)
+{
+    return head_width % ZO_GROUP == 0
+               ? width / ZO_GROUP
+               : width / head_width * ((head_width + 1) / 2);
+}
+
 template <typename T, int WIDTH>
-__device__ inline void load_columns(const T *from, float (&values)[WIDTH])
+__device__ inline void load_span(const T *from, int count,
+                                 float (&values)[WIDTH])
 {
     if constexpr (WIDTH == ZO_GROUP) {
         load8(from, values);
     } else {
-#pragma unroll
-        for (int i = 0; i < WIDTH; i++) {
-            values[i] = to_float(from[i]);
-        }
+        values[0] = to_float(from[0]);
+        values[1] = count > 1 ? to_float(from[1]) : 0.0f;
     }
 }
 
 template <typename T, int WIDTH>
-__device__ inline void store_columns(T *to, const float (&values)[WIDTH])
+__device__ inline void store_span(T *to, int count,
+                                  const float (&values)[WIDTH])
 {
     if constexpr (WIDTH == ZO_GROUP) {
         store8(to, values);
     } else {
-#pragma unroll
-        for (int i = 0; i < WIDTH; i++) {
-            to[i] = from_float<T>(values[i]);
+        to[0] = from_float<T>(values[0]);
+        if (count > 1) {
+            to[1] = from_float<T>(values[1]);
         }
     }
 }
 
-/* Turns the pairs among columns `column`.. of a token by +angle or -angle. */
+/* Turns the pairs at `column` of a query or key head, by +angle or -angle. */
 template <int WIDTH>
 __device__ inline void rotate(float (&x)[WIDTH], int64_t column,
-                              const float *angles, int64_t rotated,
-                              int64_t head_width, int64_t pairs, float sign)
+                              const float *angles, int64_t head_width,
+                              int64_t pairs, float sign)
 {
     const int64_t pair = column % head_width / 2;
 
-    if (column >= rotated) {
-        return;
-    }
 #pragma unroll
     for (int i = 0; i < WIDTH / 2; i++) {
         if (pair + i < pairs) {
@@ -82,27 +109,32 @@ __global__ void __launch_bounds__(THREADS) rope_kernel(const zo_rope_args args)
     const int64_t token = blockIdx.x;
     const int64_t rotated = (args.heads + args.groups) * args.head_width;
     const int64_t width = rotated + args.groups * args.head_width;
-    const float *angles = args.table + args.positions[token] * args.pairs * 2;
+    const int64_t spans = spans_of(width, args.head_width);
+    const float *angles =
+        args.pairs > 0 ? args.table + args.positions[token] * args.pairs * 2
+                       : nullptr;
     const T *bias = static_cast<const T *>(args.bias);
     T *qkv = static_cast<T *>(args.qkv) + token * width;
 
-    for (int64_t column = threadIdx.x * WIDTH; column < width;
-         column += THREADS * WIDTH) {
+    for (int64_t index = threadIdx.x; index < spans; index += THREADS) {
+        const span at = span_at<WIDTH>(index, args.head_width);
         float x[WIDTH];
 
-        load_columns<T, WIDTH>(qkv + column, x);
+        load_span<T, WIDTH>(qkv + at.column, at.count, x);
         if (bias != nullptr) {
             float b[WIDTH];
 
-            load_columns<T, WIDTH>(bias + column, b);
+            load_span<T, WIDTH>(bias + at.column, at.count, b);
 #pragma unroll
             for (int i = 0; i < WIDTH; i++) {
                 x[i] += b[i];
             }
         }
-        rotate<WIDTH>(x, column, angles, rotated, args.head_width, args.pairs,
-                      1.0f);
-        store_columns<T, WIDTH>(qkv + column, x);
+        if (at.column < rotated) {
+            rotate<WIDTH>(x, at.column, angles, args.head_width, args.pairs,
+                          1.0f);
+        }
+        store_span<T, WIDTH>(qkv + at.column, at.count, x);
     }
 }
 
@@ -113,28 +145,28 @@ __global__ void __launch_bounds__(BACKWARD_THREADS)
 {
     const int64_t rotated = (args.heads + args.groups) * args.head_width;
     const int64_t width = rotated + args.groups * args.head_width;
-    const int64_t column =
-        ((int64_t)blockIdx.y * BACKWARD_THREADS + threadIdx.x) * WIDTH;
+    const int64_t index = (int64_t)blockIdx.y * BACKWARD_THREADS + threadIdx.x;
     const int64_t first = blockIdx.x * tokens_per_block;
     const int64_t end = first + tokens_per_block < args.tokens
                             ? first + tokens_per_block
                             : args.tokens;
     float d_bias[WIDTH] = {};
 
-    if (column >= width) {
+    if (index >= spans_of(width, args.head_width)) {
         return;
     }
+    const span at = span_at<WIDTH>(index, args.head_width);
 #pragma unroll 4
     for (int64_t token = first; token < end; token++) {
-        T *d_qkv = static_cast<T *>(args.d_qkv) + token * width + column;
+        T *d_qkv = static_cast<T *>(args.d_qkv) + token * width + at.column;
         float x[WIDTH];
 
-        load_columns<T, WIDTH>(d_qkv, x);
-        if (column < rotated) {
-            rotate<WIDTH>(x, column,
+        load_span<T, WIDTH>(d_qkv, at.count, x);
+        if (at.column < rotated && args.pairs > 0) {
+            rotate<WIDTH>(x, at.column,
                           args.table + args.positions[token] * args.pairs * 2,
-                          rotated, args.head_width, args.pairs, -1.0f);
-            store_columns<T, WIDTH>(d_qkv, x);
+                          args.head_width, args.pairs, -1.0f);
+            store_span<T, WIDTH>(d_qkv, at.count, x);
         }
 #pragma unroll
         for (int i = 0; i < WIDTH; i++) {
@@ -142,9 +174,9 @@ __global__ void __launch_bounds__(BACKWARD_THREADS)
         }
     }
     if (args.d_bias != nullptr) {
-        store_columns<float, WIDTH>(static_cast<float *>(args.workspace) +
-                                        blockIdx.x * width + column,
-                                    d_bias);
+        store_span<float, WIDTH>(static_cast<float *>(args.workspace) +
+                                     blockIdx.x * width + at.column,
+                                 at.count, d_bias);
     }
 }
 
@@ -187,7 +219,7 @@ zo_cuda_rope_backward(struct zo_kernels *, struct zo_stream *stream,
     const bool is_grouped = args->head_width % ZO_GROUP == 0;
     const int64_t width = (args->heads + 2 * args->groups) * args->head_width;
     const int64_t columns =
-        zo_div_ceil(width, BACKWARD_THREADS * (is_grouped ? ZO_GROUP : 2));
+        zo_div_ceil(spans_of(width, args->head_width), BACKWARD_THREADS);
     const int64_t parts = zo_fold_parts(args->tokens);
 
     if (columns > 65535) {
