@@ -24,8 +24,9 @@
  *  - ZO_E_SHAPE or ZO_E_ARG means that nothing was queued.
  *
  * Error bounds, against the same formula in double on the same inputs, are
- * relative to the largest |result| of the output: F32_BOUND for fp32, and one
- * rounding of the type more for bf16 (2^-8) and fp16 (2^-11).
+ * relative to the largest |result| of the output: ZO_F32_BOUND for fp32, for
+ * a product of K > 64 terms (attention: K keys or D) times sqrt(K / 64); and
+ * one rounding of the type more for bf16 (2^-8) and fp16 (2^-11).
  */
 #ifndef ZO_KERNELS_KERNELS_H
 #define ZO_KERNELS_KERNELS_H
@@ -37,6 +38,8 @@
 #include "src/device/device.h"
 
 ZO_C_BEGIN
+
+#define ZO_F32_BOUND 1e-6 /* 16 ulp: an exp or two and a short sum */
 
 struct zo_kernels; /* opaque: what a backend keeps per device */
 
@@ -158,6 +161,8 @@ struct zo_rope_backward_args {
  * kv_start NULL its keys are the same tokens.  Otherwise (decoding from a
  * cache) they are entries kv_start[r] .. kv_start[r] + kv_length[r] - 1 of k
  * and v, the last of them belonging to the row's last query.
+ * Tokens of no row, before row_start[0] or after row_start[R], get out 0 and
+ * lse 0, and in the backward pass a gradient of 0.
  */
 struct zo_attention_args {
     void *out;                /* (T, H D) type */
@@ -170,7 +175,7 @@ struct zo_attention_args {
     int64_t q_stride_elems, kv_stride_elems;
     int64_t rows, tokens;
     int64_t row_tokens_max; /* of the longest row of this batch */
-    int64_t heads, groups, head_width;
+    int64_t heads, groups, head_width; /* D at most 1024 */
     float scale;
     enum zo_dtype type;
 };
@@ -312,8 +317,8 @@ struct zo_adamw_args {
     float *exp_avg;     /* (count) m */
     float *exp_avg_sq;  /* (count) v */
     const void *grad;   /* (count) type */
-    uint32_t *bad;      /* set to 1 if a new master is not finite, or
-                           (fp16) its weight is not; else untouched */
+    uint32_t *bad;      /* set to 1 if a new master or its weight in the
+                           model's type is not finite; else untouched */
     int64_t count;
     int64_t decay_count; /* elements, from the first, that decay */
     struct zo_adamw_scalars scalars;
