@@ -259,22 +259,20 @@ static inline bool run_side(struct trial *trial, int s, trial_fn run,
     for (size_t i = 0; i < trial->count && status == ZO_OK; i++) {
         const struct array *array = &trial->arrays[i];
 
-        status = side->device_ops->copy(side->stream, array->at[s],
-                                        array->initial,
-                                        (size_t)array->count *
-                                            type_bytes(array->type));
+        status = side->device_ops->copy(
+            side->stream, array->at[s], array->initial,
+            (size_t)array->count * type_bytes(array->type));
     }
     status = status == ZO_OK ? run(side, s, trial, shape) : status;
     for (size_t i = 0; i < trial->count && status == ZO_OK; i++) {
         struct array *array = &trial->arrays[i];
 
-        status = side->device_ops->copy(side->stream, array->got[s],
-                                        array->at[s],
-                                        (size_t)array->count *
-                                            type_bytes(array->type));
+        status = side->device_ops->copy(
+            side->stream, array->got[s], array->at[s],
+            (size_t)array->count * type_bytes(array->type));
     }
-    status = status == ZO_OK ? side->device_ops->stream_sync(side->stream)
-                             : status;
+    status =
+        status == ZO_OK ? side->device_ops->stream_sync(side->stream) : status;
     if (status != ZO_OK) {
         trial_fail(trial, "%s: %s", s == HOST ? "host" : "cuda",
                    zo_err_last()->text);
@@ -293,8 +291,10 @@ static inline void compare_bits(struct trial *trial, const struct array *array,
         while (((const char *)array->got[CUDA])[i] == ((const char *)want)[i]) {
             i++;
         }
-        trial_fail(trial, "%s: other bits than %s, first in element %zu of "
-                   "%lld", array->name, with, i / type_bytes(array->type),
+        trial_fail(trial,
+                   "%s: other bits than %s, first in element %zu of "
+                   "%lld",
+                   array->name, with, i / type_bytes(array->type),
                    (long long)array->count);
     }
 }
@@ -306,8 +306,8 @@ static inline void compare_values(struct trial *trial,
     double largest = 0.0;
 
     for (int64_t i = 0; i < array->count; i++) {
-        largest = fmax(largest, fabs((double)zo_load(array->got[HOST], type,
-                                                     i)));
+        largest =
+            fmax(largest, fabs((double)zo_load(array->got[HOST], type, i)));
     }
     for (int64_t i = 0; i < array->count; i++) {
         const double want = zo_load(array->got[HOST], type, i);
@@ -316,9 +316,10 @@ static inline void compare_values(struct trial *trial,
         /* So that a NaN fails too, but for one that is wanted. */
         if (!(fabs(got - want) <= array->bound * largest) &&
             !(isnan(got) && isnan(want)) && got != want) {
-            trial_fail(trial, "%s[%lld]: %.9g, want %.9g; largest %.9g, %.3g "
-                       "of the bound", array->name, (long long)i, got, want,
-                       largest,
+            trial_fail(trial,
+                       "%s[%lld]: %.9g, want %.9g; largest %.9g, %.3g "
+                       "of the bound",
+                       array->name, (long long)i, got, want, largest,
                        fabs(got - want) / (array->bound * largest));
             return;
         }
