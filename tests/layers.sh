@@ -12,7 +12,7 @@ row_of() {
     offload/*) echo 5 ;;
     src/model/*|src/data/*|src/checkpoint/*) echo 6 ;;
     src/train/*) echo 7 ;;
-    src/cli/*|src/main.c|bench/*|tests/*) echo 8 ;;
+    src/cli/*|src/main.c|bench/*|man/*|tests/*) echo 8 ;;
     *) echo unknown ;;
   esac
 }
@@ -22,8 +22,9 @@ module_of() {
     *) echo "${1%%/*}" ;;
   esac
 }
-echo 1..1
-found=$(find src offload kernels config bench tests -name '*.[ch]' -o \
+# Prints each include of the current folder that breaks the rule.
+violations() {
+  find src offload kernels config bench man tests -name '*.[ch]' -o \
     -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' |
   sort | while read -r file; do
     own=$(row_of "$file")
@@ -43,7 +44,35 @@ found=$(find src offload kernels config bench tests -name '*.[ch]' -o \
         echo "# $file includes $header; rows 2 to 5 get numbers, not settings"
       fi
     done
-  done)
-test -z "$found" && { echo 'ok 1 - includes point downwards'; exit 0; }
-printf '%s\nnot ok 1 - includes point downwards\n' "$found"
-exit 1
+  done
+}
+
+status=0
+echo 1..2
+found=$(violations)
+if test -z "$found"; then
+  echo 'ok 1 - includes point downwards'
+else
+  printf '%s\nnot ok 1 - includes point downwards\n' "$found"
+  status=1
+fi
+
+# One include of each kind that is wrong, and two that are right.
+scratch=$(mktemp -d) || exit 99
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 99
+mkdir -p src/base src/model src/data src/comm offload kernels config bench man tests
+echo '#include "src/model/model.h"' >src/base/upwards.c
+echo '#include "src/data/rows.h"' >src/model/neighbour.c
+echo '#include "config/settings.h"' >kernels/settings.c
+echo '#include "elsewhere/x.h"' >offload/unknown.c
+printf '#include "src/model/model.h"\n#include "offload/units.h"\n' \
+  >src/model/right.c
+if test "$(violations | wc -l)" -eq 4; then
+  echo 'ok 2 - each planted include is found'
+else
+  violations
+  echo 'not ok 2 - each planted include is found'
+  status=1
+fi
+exit $status

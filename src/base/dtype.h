@@ -73,8 +73,7 @@ static inline float zo_f16_to_f32(uint16_t bits)
 
         return zo_f32_from_bits(sign | zo_f32_bits(magnitude));
     }
-    return zo_f32_from_bits(sign | ((exponent + 112) << 23) |
-                            (fraction << 13));
+    return zo_f32_from_bits(sign | ((exponent + 112) << 23) | (fraction << 13));
 }
 
 static inline uint16_t zo_f32_to_f16(float value)
@@ -96,7 +95,8 @@ static inline uint16_t zo_f32_to_f16(float value)
         return (uint16_t)(sign | (zo_f32_bits(sum) - 0x3f000000u));
     }
     return (uint16_t)(sign | ((magnitude - 0x38000000u + 0xfffu +
-                               ((magnitude >> 13) & 1u)) >> 13));
+                               ((magnitude >> 13) & 1u)) >>
+                              13));
 }
 
 /* Element `index` of a dense array. */

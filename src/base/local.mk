@@ -18,3 +18,16 @@ libzo_a_SOURCES += \
 	src/base/thread.h
 
 check_PROGRAMS += tests/test_pool
+
+libzo_a_SOURCES += \
+	src/base/clock.c \
+	src/base/clock.h \
+	src/base/jsonl.c \
+	src/base/jsonl.h \
+	src/base/random.c \
+	src/base/random.h
+
+check_PROGRAMS += \
+	tests/test_clock \
+	tests/test_jsonl \
+	tests/test_random

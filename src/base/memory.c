@@ -27,7 +27,8 @@ static enum zo_status count_one(size_t size_bytes, const char *what)
 static enum zo_status total_bytes(size_t count, size_t size_bytes,
                                   const char *what, uint64_t *bytes_out)
 {
-    if (!zo_mul_u64(count, size_bytes, bytes_out) || *bytes_out > SIZE_MAX / 2) {
+    if (!zo_mul_u64(count, size_bytes, bytes_out) ||
+        *bytes_out > SIZE_MAX / 2) {
         return ZO_FAIL(ZO_E_NOMEM, "no memory for %s: %zu x %zu bytes", what,
                        count, size_bytes);
     }
@@ -67,9 +68,8 @@ enum zo_status zo_realloc(void *memory_inout, size_t count, size_t size_bytes,
     return ZO_OK;
 }
 
-enum zo_status zo_grow(void *memory_inout, size_t count,
-                       size_t *capacity_inout, size_t size_bytes,
-                       const char *what)
+enum zo_status zo_grow(void *memory_inout, size_t count, size_t *capacity_inout,
+                       size_t size_bytes, const char *what)
 {
     const size_t wanted = *capacity_inout < 8 ? 8 : 2 * *capacity_inout;
 

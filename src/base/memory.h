@@ -37,9 +37,8 @@ enum zo_status zo_realloc(void *memory_inout, size_t count, size_t size_bytes,
  * Makes room for one more element in a growing array: doubles *capacity_inout
  * when count has reached it.
  */
-enum zo_status zo_grow(void *memory_inout, size_t count,
-                       size_t *capacity_inout, size_t size_bytes,
-                       const char *what) ZO_MUST_CHECK;
+enum zo_status zo_grow(void *memory_inout, size_t count, size_t *capacity_inout,
+                       size_t size_bytes, const char *what) ZO_MUST_CHECK;
 
 /* A terminated copy of size_bytes bytes; owned, ended with zo_free(). */
 enum zo_status zo_strndup(const char *text, size_t size_bytes,

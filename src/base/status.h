@@ -107,14 +107,14 @@ enum zo_status zo_fail_at(const char *file, int line, enum zo_status status,
     } while (0)
 
 /* The program's own mistakes.  Never compiled out, never fed by input. */
-#define ZO_ASSERT(condition)                              \
-    do {                                                  \
-        if (!(condition)) {                               \
+#define ZO_ASSERT(condition)                                  \
+    do {                                                      \
+        if (!(condition)) {                                   \
             zo_assert_failed(__FILE__, __LINE__, #condition); \
-        }                                                 \
+        }                                                     \
     } while (0)
-void zo_assert_failed(const char *file, int line, const char *condition)
-    ZO_NORETURN ZO_COLD;
+void zo_assert_failed(const char *file, int line,
+                      const char *condition) ZO_NORETURN ZO_COLD;
 
 ZO_C_END
 

@@ -82,8 +82,7 @@ size_t zo_utf8_encode(uint32_t code, char *out)
 bool zo_utf8_valid(const char *text, size_t size_bytes, size_t *bad_out)
 {
     for (size_t at = 0; at < size_bytes;) {
-        const size_t length =
-            zo_utf8_decode(text + at, size_bytes - at, NULL);
+        const size_t length = zo_utf8_decode(text + at, size_bytes - at, NULL);
 
         if (length == 0) {
             if (bad_out != NULL) {
@@ -214,8 +213,9 @@ bool zo_text_bytes(const char *text, uint64_t *bytes_out)
     if (end == text) {
         return false;
     }
-    if (*end != '\0' && (letter = strchr(letters, toupper((unsigned char)*end)))
-            != NULL && *letter != '\0') {
+    if (*end != '\0' &&
+        (letter = strchr(letters, toupper((unsigned char)*end))) != NULL &&
+        *letter != '\0') {
         const int power = (int)(letter - letters) + 1;
 
         end++;

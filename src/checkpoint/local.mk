@@ -1,1 +1,31 @@
 # Sources and tests of this folder.
+libzo_a_SOURCES += \
+	src/checkpoint/disk_file.c \
+	src/checkpoint/disk_file.h \
+	src/checkpoint/download.c \
+	src/checkpoint/download.h \
+	src/checkpoint/json_scan.c \
+	src/checkpoint/json_scan.h \
+	src/checkpoint/json_text.c \
+	src/checkpoint/json_text.h \
+	src/checkpoint/model_dir.c \
+	src/checkpoint/model_dir.h \
+	src/checkpoint/model_dir_writer.c \
+	src/checkpoint/model_dir_writer.h \
+	src/checkpoint/model_files.c \
+	src/checkpoint/model_files.h \
+	src/checkpoint/model_index.c \
+	src/checkpoint/model_index.h \
+	src/checkpoint/pickle.c \
+	src/checkpoint/pickle.h \
+	src/checkpoint/safetensors.c \
+	src/checkpoint/safetensors.h \
+	src/checkpoint/safetensors_writer.c \
+	src/checkpoint/safetensors_writer.h \
+	src/checkpoint/tensor_source.c \
+	src/checkpoint/tensor_source.h \
+	src/checkpoint/tensor_source_private.h \
+	src/checkpoint/torch_bin.c \
+	src/checkpoint/torch_bin.h \
+	src/checkpoint/zip_archive.c \
+	src/checkpoint/zip_archive.h

@@ -1,1 +1,24 @@
 # Sources and tests of this folder.
+libzo_a_SOURCES += \
+	src/data/batches.c \
+	src/data/batches.h \
+	src/data/dataset.c \
+	src/data/dataset.h \
+	src/data/dataset_json.c \
+	src/data/ids.c \
+	src/data/ids.h \
+	src/data/row_json.c \
+	src/data/row_json.h \
+	src/data/row_source.c \
+	src/data/row_source.h \
+	src/data/rows.c \
+	src/data/rows.h \
+	src/data/sentencepiece_shim.cpp \
+	src/data/sentencepiece_shim.h \
+	src/data/tokenizer.c \
+	src/data/tokenizer.h \
+	src/data/tokenizer_file.c \
+	src/data/tokenizer_file.h
+check_PROGRAMS += tests/test_tokenizer
+data_help = tests/data_help.c tests/data_help.h
+tests_test_tokenizer_SOURCES = tests/test_tokenizer.c $(data_help)

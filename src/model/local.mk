@@ -1,1 +1,11 @@
 # Sources and tests of this folder.
+libzo_a_SOURCES += \
+	src/model/glm.c \
+	src/model/glm.h \
+	src/model/glm_emit.c \
+	src/model/glm_internal.h \
+	src/model/glm_ops.c \
+	src/model/parameters.c \
+	src/model/parameters.h
+
+check_PROGRAMS += tests/test_parameters

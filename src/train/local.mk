@@ -1,1 +1,27 @@
-# Sources and tests of this folder.
+libzo_a_SOURCES += \
+	src/train/decide.c \
+	src/train/decide.h \
+	src/train/decoder.c \
+	src/train/decoder.h \
+	src/train/devices.c \
+	src/train/devices.h \
+	src/train/feed.c \
+	src/train/feed.h \
+	src/train/loss_scaler.c \
+	src/train/loss_scaler.h \
+	src/train/lr_schedule.c \
+	src/train/lr_schedule.h \
+	src/train/metrics.c \
+	src/train/metrics.h \
+	src/train/progress.c \
+	src/train/progress.h \
+	src/train/trainer.c \
+	src/train/trainer.h \
+	src/train/weights.c \
+	src/train/weights.h
+
+check_PROGRAMS += \
+	tests/test_loss_scaler \
+	tests/test_lr_schedule \
+	tests/test_metrics \
+	tests/test_progress

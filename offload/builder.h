@@ -1,0 +1,211 @@
+/*
+ * The builder: emits the lists of a training run.
+ *
+ * Row 5: knows units, devices and micro batches, not what a unit computes;
+ * the model fills in the operations of a unit through struct zo_model_ops.
+ *
+ * The list of step k, for passes of pass_micros micro batches:
+ *
+ *   for each unit in forward order: AdamW(k-1, unit); upload of the batch
+ *   for each pass
+ *     for each unit in forward order, each micro batch: forward
+ *     the last unit, each micro batch: forward and backward
+ *     for each unit in backward order, each micro batch: backward
+ *       behind the last micro batch of the step: cast, exchange, norm
+ *   results to the host; decide(k)
+ *
+ * so micro batches pass through a unit before the next unit is touched
+ * (layer-major accumulation).  The tail list holds the last AdamW.
+ */
+#ifndef ZO_OFFLOAD_BUILDER_H
+#define ZO_OFFLOAD_BUILDER_H
+
+#include "offload/record.h"
+#include "offload/schedule.h"
+#include "offload/unit.h"
+
+ZO_C_BEGIN
+
+/* What of the inside of a unit forward keeps for backward. */
+enum zo_keep {
+    ZO_KEEP_ALL,    /* everything */
+    ZO_KEEP_COSTLY, /* norms and activation functions are recomputed */
+    ZO_KEEP_INPUT,  /* the unit's input: all of its inside is recomputed */
+};
+
+/* Where the operations of one (unit, device, micro batch) go. */
+struct zo_emit {
+    struct zo_program *program;
+    int schedule;
+    int64_t tokens_max, labels_max; /* of a micro batch */
+    int unit, device, micro;
+    bool trains;   /* false: evaluation or decoding */
+    bool is_first; /* gradient sums are set, not added to */
+    enum zo_keep keep;
+    zo_buffer_id weights;  /* (elems) type */
+    zo_buffer_id grad_sum; /* (elems) fp32 */
+    zo_buffer_id batch;    /* the micro batch's tables, on the device */
+    zo_buffer_id input, output;     /* (T, C) type; of the boundaries */
+    zo_buffer_id d_input, d_output; /* likewise */
+    zo_buffer_id losses;   /* (L) fp32 of this micro batch, on the device */
+    zo_buffer_id logits;   /* decoding: (L, V) fp32, on the device */
+    zo_buffer_id cache;    /* decoding: of this unit */
+    zo_buffer_id record, control; /* on the host */
+};
+
+/* What a model does; forward, turn and backward append operations with
+ * zo_emit_op(). */
+struct zo_model_ops {
+    /* Adds what the model keeps on a device between lists: tables,
+     * workspaces. */
+    enum zo_status (*prepare)(void *model, struct zo_program *program,
+                              int device);
+    enum zo_status (*forward)(void *model, const struct zo_emit *emit);
+    /* The last unit: forward, loss and backward in one. */
+    enum zo_status (*turn)(void *model, const struct zo_emit *emit);
+    enum zo_status (*backward)(void *model, const struct zo_emit *emit);
+};
+
+/*
+ * decide(k): from what the step measured to what comes next.  Runs on a CPU
+ * worker; the trainer's scaler and schedules may be touched here alone.
+ */
+struct zo_measured {
+    const struct zo_step_record *record;
+    const struct zo_norm_result *norms; /* (devices, units) */
+    const float *losses;                /* see zo_measured_losses() */
+    const uint32_t *bad;                /* (devices, units) */
+    const struct zo_build_options *options;
+};
+
+/* The losses of one micro batch: as many as its counts have labels. */
+const float *zo_measured_losses(const struct zo_measured *measured, int micro,
+                                int device);
+
+typedef enum zo_status (*zo_decide_fn)(void *context,
+                                       const struct zo_measured *measured,
+                                       struct zo_control *control,
+                                       struct zo_step_result *result_out);
+
+struct zo_build_options {
+    const struct zo_unit *units; /* borrowed; forward order */
+    int unit_count;
+    int device_count;
+    enum zo_dtype type;      /* the model's */
+    enum zo_dtype comm_type; /* communication_data_type */
+    int micros;              /* gradient accumulation steps */
+    int pass_micros;         /* 1..micros, divides micros or not */
+    bool decides; /* updates wait for decide: clipping, scale or check */
+    enum zo_keep keep;
+    bool has_evaluation;
+    bool evaluates_only; /* weights and the evaluation list, nothing else */
+    int64_t bucket_elems; /* largest piece of an exchange; 0: a shard */
+    int64_t tokens_max;      /* of the longest micro batch, padded */
+    int64_t labels_max;      /* of one micro batch */
+    uint64_t boundary_bytes; /* (T, C) of the longest micro batch */
+    uint64_t batch_bytes;    /* tables of one micro batch */
+    const struct zo_kernel_ops *kernel_ops; /* workspace sizes */
+    const struct zo_model_ops *model_ops;
+    void *model; /* borrowed */
+    zo_decide_fn decide;
+    void *decide_context; /* borrowed */
+};
+
+/* Buffers of one unit on one device. */
+struct zo_unit_buffers {
+    zo_buffer_id weights;
+    zo_buffer_id remainder; /* bf16 */
+    zo_buffer_id master;    /* fp16 */
+    zo_buffer_id exp_avg, exp_avg_sq;
+    zo_buffer_id grad;
+};
+
+struct zo_build {
+    struct zo_build_options options;
+    struct zo_program program;
+    struct zo_unit_buffers *units; /* (units, devices); owned */
+    zo_buffer_id record, control, result; /* host */
+    zo_buffer_id batch_host;              /* (micros, devices) blobs, slots */
+    zo_buffer_id norms_host, losses_host, bad_host;
+    zo_buffer_id norms[ZO_DEVICES_MAX], losses[ZO_DEVICES_MAX];
+    zo_buffer_id bad[ZO_DEVICES_MAX], norm_workspace[ZO_DEVICES_MAX];
+    int step_schedule, tail_schedule;
+    int evaluation_schedule; /* -1: none */
+};
+
+static inline struct zo_unit_buffers *
+zo_build_unit(const struct zo_build *build, int unit, int device)
+{
+    return &build->units[unit * build->options.device_count + device];
+}
+
+/*
+ * Builds the program of a training run (or, with evaluates_only, of an
+ * evaluation: ids of states are then ZO_NO_BUFFER) and lays it out.  Operations point into
+ * *build_out: it may not be moved or copied.
+ *
+ *   ZO_E_NOMEM   no memory for the records
+ *   ZO_E_FIT     sizes beyond any machine
+ */
+enum zo_status zo_build_train(const struct zo_build_options *options,
+                              struct zo_build *build_out) ZO_MUST_CHECK;
+
+/*
+ * The program of decoding on one device: a list for a prompt of up to
+ * tokens_max tokens, and one for a single further token, with a cache of
+ * cache_bytes a unit (0: none).  Weights only.
+ */
+struct zo_decode_options {
+    const struct zo_unit *units; /* borrowed; forward order */
+    int unit_count;
+    enum zo_dtype type;
+    uint64_t token_bytes;  /* of a boundary, a token */
+    int64_t tokens_max;    /* of a prompt */
+    int64_t labels_max;    /* positions whose logits are wanted at once */
+    int64_t vocab;
+    uint64_t cache_bytes;  /* of a unit */
+    uint64_t batch_bytes;
+    const struct zo_kernel_ops *kernel_ops;
+    const struct zo_model_ops *model_ops;
+    void *model;
+};
+
+struct zo_decode_build {
+    struct zo_program program;
+    zo_buffer_id *weights; /* a unit; owned */
+    zo_buffer_id *caches;  /* a unit; owned */
+    zo_buffer_id record, batch_host, logits_host;
+    int prompt_schedule, token_schedule;
+};
+
+enum zo_status zo_build_decode(const struct zo_decode_options *options,
+                               struct zo_decode_build *build_out)
+    ZO_MUST_CHECK;
+
+/* NULL is allowed. */
+void zo_build_fini(struct zo_build *build);
+void zo_decode_build_fini(struct zo_decode_build *build);
+
+/* ---- for models --------------------------------------------------------- */
+
+/* A transient buffer on the emit's device. */
+enum zo_status zo_emit_buffer(const struct zo_emit *emit,
+                              enum zo_purpose purpose, const char *name,
+                              uint64_t bytes,
+                              zo_buffer_id *id_out) ZO_MUST_CHECK;
+
+/*
+ * An operation on the emit's compute stream; name, run, context, args and
+ * flops come from `op`.  The record becomes access 0, the given accesses
+ * follow from 1 on.
+ */
+enum zo_status zo_emit_op(const struct zo_emit *emit, const struct zo_op *op,
+                          const struct zo_access *accesses,
+                          size_t access_count) ZO_MUST_CHECK;
+
+/* The counts of the call's micro batch; at[0] must be the record. */
+const struct zo_micro_counts *zo_call_counts(const struct zo_op_call *call);
+
+ZO_C_END
+
+#endif

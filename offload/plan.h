@@ -1,0 +1,35 @@
+/*
+ * The plan: what a program takes of every tier, before anything is allocated.
+ *
+ * Row 5.  Read off the layout that the executor runs with, so that it cannot
+ * drift from the run.
+ */
+#ifndef ZO_OFFLOAD_PLAN_H
+#define ZO_OFFLOAD_PLAN_H
+
+#include "offload/schedule.h"
+
+ZO_C_BEGIN
+
+/* One arena at its fullest moment. */
+struct zo_plan_arena {
+    enum zo_tier tier;
+    int device;
+    uint64_t total_bytes;            /* of the arena */
+    uint64_t persistent_bytes;       /* of those, between steps too */
+    uint64_t purposes[ZO_PURPOSES];  /* bytes in use at that moment */
+    uint64_t unused_bytes;           /* gaps that the layout leaves then */
+    const char *schedule;            /* the moment: list, operation, unit */
+    const char *op;                  /* NULL: nothing is transient */
+    int unit;
+};
+
+void zo_plan_arena(const struct zo_program *program, enum zo_tier tier,
+                   int device, struct zo_plan_arena *arena_out);
+
+/* Floating-point operations of a list's products, for its longest batch. */
+double zo_plan_flops(const struct zo_program *program, int schedule);
+
+ZO_C_END
+
+#endif

@@ -1,0 +1,122 @@
+#include "src/cli/inputs.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "src/base/arith.h"
+#include "src/base/memory.h"
+#include "src/checkpoint/disk_file.h"
+
+enum zo_status zo_cli_model_config(const struct zo_options *options,
+                                   bool takes_sets, struct zo_notes *notes,
+                                   struct zo_model_config *config_out)
+{
+    if (options->model == NULL) {
+        return ZO_FAIL(ZO_E_USAGE, "%s needs --model DIR",
+                       zo_command_name(options->command));
+    }
+    return zo_model_config_read(
+        options->model, options->model_family, options->sets,
+        takes_sets ? options->set_count : 0, notes, config_out);
+}
+
+enum zo_status zo_cli_model_folder(const struct zo_options *options,
+                                   char **folder_out)
+{
+    const char *model =
+        options->tokenizer != NULL ? options->tokenizer : options->model;
+    const char *slash = strrchr(model, '/');
+    struct stat info;
+
+    if (stat(model, &info) != 0) {
+        if (options->tokenizer != NULL) {
+            return ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "--tokenizer %s: %s",
+                                  model, strerror(errno));
+        }
+        *folder_out = NULL; /* a preset: it has no files */
+        return ZO_OK;
+    }
+    if (S_ISDIR(info.st_mode)) {
+        return zo_strndup(model, strlen(model), folder_out);
+    }
+    if (slash == NULL) {
+        return zo_strndup(".", 1, folder_out);
+    }
+    return zo_strndup(model, slash == model ? 1 : (size_t)(slash - model),
+                      folder_out);
+}
+
+static enum zo_status open_in(const char *folder,
+                              const struct zo_model_config *config,
+                              struct zo_tokenizer **tokenizer_out)
+{
+    struct zo_tokenizer *tokenizer = NULL;
+    enum zo_status status;
+    char *path = NULL;
+    int32_t id_count;
+
+    ZO_TRY(zo_disk_join(folder, "tokenizer.model", &path));
+    ZO_TRY_GOTO(free_path,
+                zo_tokenizer_open(path, config->chat_format, &tokenizer));
+    id_count = zo_tokenizer_id_count(tokenizer);
+    if (id_count > config->vocab_size) {
+        status = ZO_FAIL(ZO_E_CORRUPT,
+                         "%s has %d ids, but the model's vocabulary has %lld "
+                         "rows: they do not belong together",
+                         path, (int)id_count, (long long)config->vocab_size);
+        zo_tokenizer_close(tokenizer);
+        goto free_path;
+    }
+    *tokenizer_out = tokenizer;
+
+free_path:
+    zo_free(path);
+    return status;
+}
+
+enum zo_status zo_cli_tokenizer(const struct zo_options *options,
+                                const struct zo_model_config *config,
+                                struct zo_tokenizer **tokenizer_out)
+{
+    char *folder = NULL;
+    enum zo_status status;
+
+    ZO_TRY(zo_cli_model_folder(options, &folder));
+    if (folder == NULL) {
+        return ZO_FAIL(ZO_E_USAGE,
+                       "--model %s is the name of a preset and has no "
+                       "tokenizer; want --tokenizer DIR with a "
+                       "tokenizer.model",
+                       options->model);
+    }
+    status = open_in(folder, config, tokenizer_out);
+    zo_free(folder);
+    return status;
+}
+
+enum zo_status zo_cli_dataset(const struct zo_options *options,
+                              const char *path, int64_t rows_max,
+                              const struct zo_model_config *config,
+                              const struct zo_tokenizer *tokenizer,
+                              struct zo_notes *notes,
+                              struct zo_dataset **dataset_out)
+{
+    const int64_t max_length =
+        options->max_length != 0 ? options->max_length : config->seq_length;
+    const struct zo_dataset_options rows = {
+        .path = path,
+        .prompt_column = options->prompt_column,
+        .response_column = options->response_column,
+        .history_column = options->history_column,
+        .max_length = (int32_t)zo_min_i64(max_length, INT32_MAX),
+        .max_source_length = (int32_t)options->max_source_length,
+        .max_target_length = (int32_t)options->max_target_length,
+        .on_long = options->on_long,
+        .skip_bad_rows = options->skip_bad_rows,
+        .vocab_size = (int32_t)zo_min_i64(config->vocab_size, INT32_MAX),
+        .rows_max = rows_max,
+    };
+
+    return zo_dataset_open(&rows, tokenizer, notes, dataset_out);
+}

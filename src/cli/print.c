@@ -1,0 +1,82 @@
+/* What every subcommand prints with. */
+#include <errno.h>
+#include <string.h>
+
+#include "src/base/text.h"
+#include "src/cli/cli.h"
+
+void zo_cli_print_notes(struct zo_cli *cli)
+{
+    for (size_t i = 0; i < cli->notes.count; i++) {
+        const struct zo_note *note = &cli->notes.items[i];
+
+        (void)fprintf(cli->err, "%s: %s\n",
+                      note->level == ZO_NOTE_WARN ? "warning" : "note",
+                      note->text);
+    }
+    (void)fflush(cli->err);
+    zo_notes_fini(&cli->notes);
+}
+
+enum zo_status zo_cli_flush(FILE *file, const char *name)
+{
+    errno = 0;
+    if (fflush(file) != 0 || ferror(file)) {
+        return ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot write to %s: %s", name,
+                              errno != 0 ? strerror(errno) : "it has failed");
+    }
+    return ZO_OK;
+}
+
+/* Columns of a terminal that a character takes. */
+static int columns_of(uint32_t code)
+{
+    /* The wide blocks of East Asian scripts and of pictographs. */
+    static const uint32_t wide[][2] = {
+        {0x1100, 0x115f}, {0x2e80, 0xa4cf},   {0xac00, 0xd7a3},
+        {0xf900, 0xfaff}, {0xfe30, 0xfe6f},   {0xff00, 0xff60},
+        {0xffe0, 0xffe6}, {0x1f300, 0x1faff}, {0x20000, 0x3fffd},
+    };
+
+    for (size_t i = 0; i < ZO_COUNT(wide); i++) {
+        if (code >= wide[i][0] && code <= wide[i][1]) {
+            return 2;
+        }
+    }
+    return 1;
+}
+
+/* A character as it is printed, terminated; returns its columns. */
+static int spell(char spelling[16], const char *text, size_t length,
+                 uint32_t code)
+{
+    if (length > 0 && (code == '\n' || code == '\t')) {
+        memcpy(spelling, code == '\n' ? "\\n" : "\\t", 3);
+        return 2;
+    }
+    zo_text_escape(spelling, 16, text, length > 0 ? length : 1);
+    return spelling[0] == '\\' && strlen(spelling) > 1 ? (int)strlen(spelling)
+                                                       : columns_of(code);
+}
+
+void zo_cli_print_text(FILE *file, const char *text, size_t text_bytes,
+                       int columns)
+{
+    int used = 0;
+    size_t at = 0;
+
+    while (at < text_bytes) {
+        char spelling[24];
+        uint32_t code = 0;
+        const size_t length = zo_utf8_decode(text + at, text_bytes - at, &code);
+        const int width = spell(spelling, text + at, length, code);
+
+        at += length > 0 ? length : 1;
+        if (used + width + (at < text_bytes ? 3 : 0) > columns) {
+            (void)fputs("...", file);
+            return;
+        }
+        (void)fputs(spelling, file);
+        used += width;
+    }
+}

@@ -1,0 +1,33 @@
+/*
+ * Signals that ask a run to stop.
+ *
+ * Layer 8.  SIGTERM, SIGHUP and the first SIGINT set a flag that the run
+ * looks at between steps; a second SIGINT ends the process at once.  A signal
+ * that the parent had ignored (nohup, background jobs) stays ignored.  Exit
+ * codes are 128 + signal: 129, 130, 143.
+ *
+ * Signals must reach the main thread alone: threads are started with all of
+ * them blocked (src/base/thread.h).
+ */
+#ifndef ZO_SRC_CLI_SIGNALS_H
+#define ZO_SRC_CLI_SIGNALS_H
+
+#include "src/base/compiler.h"
+
+ZO_C_BEGIN
+
+/*
+ * From now on.  Also ignores SIGPIPE, so that a reader that leaves (of a
+ * metrics pipe) is a failed write and not the end of the run.
+ */
+void zo_signals_catch(void);
+
+/* The first signal that came, or 0. */
+int zo_signals_caught(void);
+
+/* "SIGINT", ... of a signal that is caught here. */
+const char *zo_signals_name(int signal);
+
+ZO_C_END
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * The machine of a run: devices, their kernels, collectives and the pool.
+ *
+ * Row 7.  Life cycle: open, run, close.
+ */
+#ifndef ZO_SRC_TRAIN_DEVICES_H
+#define ZO_SRC_TRAIN_DEVICES_H
+
+#include "config/cli_options.h"
+#include "offload/schedule.h"
+#include "src/base/notes.h"
+
+ZO_C_BEGIN
+
+struct zo_devices_options {
+    enum zo_backend backend; /* auto: cuda where there is a GPU, else host */
+    const int *indices;      /* which, or NULL: the first `count` */
+    int count;               /* 0: all GPUs; on the host 1 */
+    int threads;             /* 0: one a core this process may use */
+    uint64_t delay_seed;     /* host, for tests: random delays */
+    uint32_t delay_us_max;
+};
+
+struct zo_devices {
+    struct zo_pool *pool; /* owned */
+    struct zo_machine machine; /* devices, kernels and comm: owned */
+    int threads;
+};
+
+/*
+ *   ZO_E_USAGE       a device is named twice or does not exist
+ *   ZO_E_NOSUPPORT   the backend is not in this build, or has no device
+ *   ZO_E_DEVICE      a device cannot be opened
+ */
+enum zo_status zo_devices_open(const struct zo_devices_options *options,
+                               struct zo_devices *devices_out) ZO_MUST_CHECK;
+
+/* NULL is allowed. */
+void zo_devices_close(struct zo_devices *devices);
+
+/* How many devices options name, without opening them: for the config. */
+enum zo_status zo_devices_count(const struct zo_devices_options *options,
+                                int *count_out) ZO_MUST_CHECK;
+
+ZO_C_END
+
+#endif

@@ -1,0 +1,411 @@
+#include "src/train/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/memory.h"
+
+/* A step line of 64 devices has about 6 kB: one write each. */
+#define LINE_BYTES 16384
+
+/* What each line of ours begins with. */
+static const char line_start[] = "{\"kind\":\"";
+
+struct target {
+    int fd; /* -1: none */
+    struct zo_jsonl json;
+};
+
+struct zo_metrics {
+    struct target targets[2];
+    char line[LINE_BYTES];
+};
+
+double zo_step_tokens_per_second(const struct zo_step_metrics *metrics)
+{
+    return metrics->step_seconds > 0.0
+               ? (double)metrics->tokens / metrics->step_seconds
+               : 0.0;
+}
+
+double zo_perplexity(double loss)
+{
+    return exp(loss);
+}
+
+/* ---- files ---- */
+
+/* The size of the file up to its last \n; *tail has what follows that. */
+static enum zo_status find_tail(int fd, const char *path, int64_t size_bytes,
+                                char *tail, size_t tail_bytes,
+                                int64_t *whole_out)
+{
+    char block[4096];
+    int64_t at = size_bytes;
+    ssize_t got;
+
+    while (at > 0) {
+        const int64_t from =
+            at > (int64_t)sizeof(block) ? at - (int64_t)sizeof(block) : 0;
+        const char *end;
+
+        got = pread(fd, block, (size_t)(at - from), (off_t)from);
+        if (got != at - from) {
+            return ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot read metrics %s",
+                                  path);
+        }
+        end = memrchr(block, '\n', (size_t)got);
+        if (end != NULL) {
+            at = from + (end - block) + 1;
+            break;
+        }
+        at = from;
+    }
+    memset(tail, 0, tail_bytes);
+    if (pread(fd, tail, tail_bytes - 1, (off_t)at) < 0) {
+        return ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot read metrics %s", path);
+    }
+    *whole_out = at;
+    return ZO_OK;
+}
+
+/* Removes a last line that was cut off, if it is one of ours. */
+static enum zo_status mend(int fd, const char *path, int64_t size_bytes)
+{
+    char tail[sizeof(line_start)];
+    int64_t whole = 0;
+    enum zo_status status;
+    const int reader = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (reader < 0) {
+        return ZO_FAIL_NATIVE(ZO_E_USAGE, errno,
+                              "cannot continue metrics file %s: %s", path,
+                              strerror(errno));
+    }
+    status = find_tail(reader, path, size_bytes, tail, sizeof(tail), &whole);
+    (void)close(reader);
+    ZO_TRY(status);
+    if (whole == size_bytes) {
+        return ZO_OK;
+    }
+    if (strncmp(tail, line_start, strlen(tail)) != 0) {
+        return ZO_FAIL(ZO_E_USAGE,
+                       "%s is no metrics file: its last line neither ends nor "
+                       "begins like one",
+                       path);
+    }
+    if (ftruncate(fd, (off_t)whole) != 0) {
+        return ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot shorten %s: %s", path,
+                              strerror(errno));
+    }
+    return ZO_OK;
+}
+
+static bool is_same_file(int fd, const struct stat *other)
+{
+    struct stat own;
+
+    return fd >= 0 && fstat(fd, &own) == 0 && own.st_dev == other->st_dev &&
+           own.st_ino == other->st_ino;
+}
+
+/* Opens path and leaves its descriptor in *fd_out, or -1 if `first` is it. */
+static enum zo_status open_target(const char *path, bool is_append, int first,
+                                  int *fd_out)
+{
+    struct stat info;
+    enum zo_status status = ZO_OK;
+    const int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        status =
+            ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "cannot open metrics file %s: %s",
+                           path, strerror(errno));
+        goto close_file;
+    }
+    if (is_same_file(first, &info)) {
+        goto close_file;
+    }
+    if (S_ISREG(info.st_mode) && is_append) {
+        ZO_TRY_GOTO(close_file, mend(fd, path, (int64_t)info.st_size));
+    } else if (S_ISREG(info.st_mode) && ftruncate(fd, 0) != 0) {
+        status = ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot empty %s: %s", path,
+                                strerror(errno));
+        goto close_file;
+    }
+    *fd_out = fd;
+    return ZO_OK;
+
+close_file:
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return status;
+}
+
+enum zo_status zo_metrics_open(const struct zo_metrics_options *options,
+                               struct zo_metrics **metrics_out)
+{
+    const char *const paths[] = {options->path, options->second_path};
+    struct zo_metrics *metrics = NULL;
+    enum zo_status status;
+
+    ZO_TRY(zo_alloc(1, sizeof(*metrics), "the metrics writer", &metrics));
+    metrics->targets[0].fd = metrics->targets[1].fd = -1;
+    for (size_t i = 0; i < ZO_COUNT(paths); i++) {
+        struct target *target = &metrics->targets[i];
+
+        if (paths[i] != NULL) {
+            ZO_TRY_GOTO(close_metrics,
+                        open_target(paths[i], options->is_append,
+                                    metrics->targets[0].fd, &target->fd));
+        }
+        if (target->fd >= 0) {
+            zo_jsonl_init_fd(&target->json, target->fd, paths[i], metrics->line,
+                             sizeof(metrics->line));
+        }
+    }
+    *metrics_out = metrics;
+    return ZO_OK;
+
+close_metrics:
+    zo_metrics_close(metrics);
+    return status;
+}
+
+void zo_metrics_close(struct zo_metrics *metrics)
+{
+    if (metrics == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < ZO_COUNT(metrics->targets); i++) {
+        if (metrics->targets[i].fd >= 0) {
+            (void)close(metrics->targets[i].fd);
+        }
+    }
+    zo_free(metrics);
+}
+
+/* ---- lines ---- */
+
+typedef void (*line_fn)(struct zo_jsonl *json, const void *values,
+                        const char *time);
+
+/* The same line, with the same time, to each file. */
+static enum zo_status write_line(struct zo_metrics *metrics, line_fn line,
+                                 const void *values)
+{
+    char time[ZO_CLOCK_ISO_BYTES];
+    enum zo_status status = ZO_OK;
+
+    (void)zo_clock_iso(time, zo_clock_wall_ms());
+    for (size_t i = 0; i < ZO_COUNT(metrics->targets); i++) {
+        struct zo_jsonl *json = &metrics->targets[i].json;
+
+        if (metrics->targets[i].fd >= 0) {
+            enum zo_status ended;
+
+            zo_jsonl_begin(json);
+            line(json, values, time);
+            ended = zo_jsonl_end(json);
+            status = status != ZO_OK ? status : ended;
+        }
+    }
+    return status;
+}
+
+static void put_members(struct zo_jsonl *json, const char *key,
+                        zo_metrics_members_fn members, const void *context)
+{
+    zo_jsonl_object_begin(json, key);
+    if (members != NULL) {
+        members(json, context);
+    }
+    zo_jsonl_object_end(json);
+}
+
+static void run_line(struct zo_jsonl *json, const void *values,
+                     const char *time)
+{
+    const struct zo_run_metrics *run = values;
+
+    zo_jsonl_text(json, "kind", "run");
+    zo_jsonl_int(json, "format", ZO_METRICS_FORMAT);
+    zo_jsonl_text(json, "version", run->version);
+    zo_jsonl_text(json, "time", time);
+    put_members(json, "config", run->config, run->config_context);
+    put_members(json, "machine", run->machine, run->machine_context);
+    put_members(json, "fingerprints", run->fingerprints,
+                run->fingerprints_context);
+}
+
+static void put_place(struct zo_jsonl *json, const char *kind, int64_t step,
+                      double epoch, const char *time)
+{
+    zo_jsonl_text(json, "kind", kind);
+    zo_jsonl_int(json, "step", step);
+    zo_jsonl_real(json, "epoch", epoch);
+    zo_jsonl_text(json, "time", time);
+}
+
+static void put_numbers(struct zo_jsonl *json,
+                        const struct zo_step_metrics *step)
+{
+    zo_jsonl_real(json, "loss", step->loss);
+    zo_jsonl_real(json, "grad_norm", step->grad_norm);
+    zo_jsonl_real(json, "clip_coefficient", step->clip_coefficient);
+    zo_jsonl_real(json, "learning_rate", step->learning_rate);
+    zo_jsonl_real(json, "loss_scale", step->loss_scale);
+    zo_jsonl_bool(json, "overflow", step->overflow);
+    zo_jsonl_int(json, "skipped_steps", step->skipped_steps);
+    zo_jsonl_int(json, "rows", step->rows);
+    zo_jsonl_int(json, "tokens", step->tokens);
+    zo_jsonl_int(json, "label_tokens", step->label_tokens);
+    zo_jsonl_int(json, "tokens_total", step->tokens_total);
+    zo_jsonl_real(json, "step_seconds", step->step_seconds);
+    zo_jsonl_real(json, "tokens_per_second", zo_step_tokens_per_second(step));
+}
+
+static void put_machine(struct zo_jsonl *json,
+                        const struct zo_step_metrics *step)
+{
+    zo_jsonl_uints(json, "gpu_bytes", step->gpu_bytes, step->device_count);
+    zo_jsonl_uints(json, "gpu_bytes_peak", step->gpu_bytes_peak,
+                   step->device_count);
+    zo_jsonl_uint(json, "host_bytes", step->host_bytes);
+    zo_jsonl_uint(json, "host_bytes_peak", step->host_bytes_peak);
+    zo_jsonl_uint(json, "pinned_bytes", step->pinned_bytes);
+    zo_jsonl_uint(json, "nvme_bytes", step->nvme_bytes);
+    zo_jsonl_uint(json, "h2d_bytes", step->h2d_bytes);
+    zo_jsonl_uint(json, "d2h_bytes", step->d2h_bytes);
+    zo_jsonl_uint(json, "nvme_read_bytes", step->nvme_read_bytes);
+    zo_jsonl_uint(json, "nvme_write_bytes", step->nvme_write_bytes);
+    zo_jsonl_real(json, "compute_seconds", step->compute_seconds);
+    zo_jsonl_real(json, "h2d_seconds", step->h2d_seconds);
+    zo_jsonl_real(json, "d2h_seconds", step->d2h_seconds);
+    zo_jsonl_real(json, "collective_seconds", step->collective_seconds);
+    zo_jsonl_real(json, "cpu_seconds", step->cpu_seconds);
+    zo_jsonl_real(json, "nvme_seconds", step->nvme_seconds);
+}
+
+static void step_line(struct zo_jsonl *json, const void *values,
+                      const char *time)
+{
+    const struct zo_step_metrics *step = values;
+
+    put_place(json, "step", step->step, step->epoch, time);
+    put_numbers(json, step);
+    put_machine(json, step);
+}
+
+static void eval_line(struct zo_jsonl *json, const void *values,
+                      const char *time)
+{
+    const struct zo_eval_metrics *eval = values;
+
+    put_place(json, "eval", eval->step, eval->epoch, time);
+    zo_jsonl_real(json, "loss", eval->loss);
+    zo_jsonl_real(json, "perplexity", zo_perplexity(eval->loss));
+    zo_jsonl_int(json, "rows", eval->rows);
+    zo_jsonl_int(json, "tokens", eval->tokens);
+    zo_jsonl_int(json, "label_tokens", eval->label_tokens);
+    zo_jsonl_real(json, "seconds", eval->seconds);
+    zo_jsonl_bool(json, "is_best", eval->is_best);
+}
+
+static void save_line(struct zo_jsonl *json, const void *values,
+                      const char *time)
+{
+    const struct zo_save_metrics *save = values;
+
+    put_place(json, "save", save->step, save->epoch, time);
+    zo_jsonl_text(json, "path", save->path);
+    zo_jsonl_uint(json, "bytes", save->bytes);
+    zo_jsonl_real(json, "seconds", save->seconds);
+}
+
+enum zo_status zo_metrics_run(struct zo_metrics *metrics,
+                              const struct zo_run_metrics *run)
+{
+    return write_line(metrics, run_line, run);
+}
+
+enum zo_status zo_metrics_step(struct zo_metrics *metrics,
+                               const struct zo_step_metrics *step)
+{
+    return write_line(metrics, step_line, step);
+}
+
+enum zo_status zo_metrics_eval(struct zo_metrics *metrics,
+                               const struct zo_eval_metrics *eval)
+{
+    return write_line(metrics, eval_line, eval);
+}
+
+enum zo_status zo_metrics_save(struct zo_metrics *metrics,
+                               const struct zo_save_metrics *save)
+{
+    return write_line(metrics, save_line, save);
+}
+
+/* ---- the configuration in the run line ---- */
+
+static const char *limit_name(enum zo_home_limit limit)
+{
+    switch (limit) {
+    case ZO_HOME_PLANNED:
+        return "planned";
+    case ZO_HOME_GPU:
+        return "none";
+    case ZO_HOME_CPU:
+        return "cpu";
+    case ZO_HOME_NVME:
+        return "nvme";
+    }
+    return "";
+}
+
+static void put_optimizer(struct zo_jsonl *json,
+                          const struct zo_run_optimizer *optimizer)
+{
+    zo_jsonl_object_begin(json, "optimizer");
+    zo_jsonl_real(json, "learning_rate", optimizer->learning_rate);
+    zo_jsonl_real(json, "beta1", optimizer->beta1);
+    zo_jsonl_real(json, "beta2", optimizer->beta2);
+    zo_jsonl_real(json, "epsilon", optimizer->epsilon);
+    zo_jsonl_real(json, "weight_decay", optimizer->weight_decay);
+    zo_jsonl_bool(json, "decay_all", optimizer->decay_all);
+    zo_jsonl_object_end(json);
+}
+
+void zo_metrics_run_config(struct zo_jsonl *json, const void *run_config)
+{
+    const struct zo_run_config *config = run_config;
+
+    zo_jsonl_int(json, "num_devices", config->num_devices);
+    zo_jsonl_int(json, "micro_batch_rows", config->micro_batch_rows);
+    zo_jsonl_int(json, "gradient_accumulation_steps",
+                 config->gradient_accumulation_steps);
+    zo_jsonl_int(json, "train_batch_rows", config->train_batch_rows);
+    zo_jsonl_text(json, "dtype", zo_dtype_name(config->dtype));
+    zo_jsonl_bool(json, "check_grad_overflow", config->check_grad_overflow);
+    zo_jsonl_real(json, "gradient_clipping", config->gradient_clipping);
+    zo_jsonl_text(json, "loss_reduction",
+                  config->loss_reduction == ZO_LOSS_PER_TOKEN ? "token"
+                                                              : "micro_batch");
+    put_optimizer(json, &config->optimizer);
+    zo_jsonl_text(json, "schedule",
+                  zo_schedule_type_name(config->schedule.type));
+    zo_jsonl_int(json, "warmup_steps", config->schedule.warmup_steps);
+    zo_jsonl_int(json, "total_steps", config->schedule.total_steps);
+    zo_jsonl_int(json, "zero_stage", config->zero.stage);
+    zo_jsonl_text(json, "offload_optimizer",
+                  limit_name(config->zero.optimizer.limit));
+    zo_jsonl_text(json, "offload_param", limit_name(config->zero.param.limit));
+    zo_jsonl_int(json, "seed", config->seed);
+}

@@ -1,0 +1,124 @@
+#!/bin/sh
+# TAP: what the documents say is what is there.  Options against the program's
+# own --help, tables against the pages made from them, make targets and files
+# that a document names, environment variables that the sources read.
+cd "$SRCDIR" || exit 99
+scratch=$(mktemp -d) || exit 99
+trap 'rm -rf "$scratch"' EXIT
+program=$BUILDDIR/zero-offload
+status=0
+
+report() { # report NUMBER SENTENCE FOUND
+  if test -z "$3"; then
+    echo "ok $1 - $2"
+  else
+    printf '%s\n' "$3" | sed 's/^/# /'
+    echo "not ok $1 - $2"
+    status=1
+  fi
+}
+
+# The options of a help text, and those of a page's .It lines.
+options_of_help() {
+  sed -n 's/^  \(--[a-z][a-z0-9_-]*\).*/\1/p' | sort -u
+}
+options_of_page() {
+  grep '^\.It .*Fl ' "$1" | grep -o -e 'Fl -[a-z][a-z0-9_-]*' |
+    sed 's/^Fl /-/' | sort -u
+}
+subcommands() { "$program" --help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'; }
+
+echo 1..8
+
+sentence='every subcommand has a page, and every page a subcommand'
+pages=$(for page in man/zero-offload-*.1; do
+  page=${page#man/zero-offload-}
+  echo "${page%.1}"
+done | sort)
+if ls src/cli/*.c >/dev/null 2>&1; then
+  report 1 "$sentence" "$(subcommands | sort >"$scratch/commands"
+    printf '%s\n' "$pages" | diff "$scratch/commands" - | grep '^[<>]')"
+  for command in $pages; do
+    "$program" "$command" --help 2>&1 | options_of_help >"$scratch/help"
+    options_of_page "man/zero-offload-$command.1" >"$scratch/page"
+    test -s "$scratch/help" || echo "$command: no option in its --help"
+    comm -23 "$scratch/help" "$scratch/page" |
+      sed "s/\$/ of $command is in --help and not in its page/"
+    # What is accepted without meaning is in the page alone.
+    sed '/^\.Ss Accepted, without/,$d' "man/zero-offload-$command.1" \
+      >"$scratch/listed"
+    options_of_page "$scratch/listed" | comm -13 "$scratch/help" - |
+      sed "s/\$/ of $command is in its page and not in --help/"
+  done >"$scratch/options"
+  report 2 'every option of --help is in its page, and the other way round' \
+    "$(cat "$scratch/options")"
+else
+  echo "ok 1 - $sentence # SKIP no subcommand is built yet"
+  echo 'ok 2 - every option of --help is in its page # SKIP as above'
+fi
+
+sentence='pages made from tables are what the tables say'
+if test -f config/cli_options.c; then
+  report 3 "$sentence" "$(
+    unset MAKEFLAGS MFLAGS
+    if "${MAKE:-make}" -C "$BUILDDIR" man/print_tables >"$scratch/make" 2>&1
+    then
+      man/update.sh --check "$BUILDDIR/man/print_tables" 2>&1
+    else
+      tail -n 20 "$scratch/make"
+    fi)"
+else
+  echo "ok 3 - $sentence # SKIP there are no tables yet"
+fi
+
+report 4 'every make target that a document names exists' "$(
+  cat README.md CONTRIBUTING.md bootstrap | grep -o '`make [a-z-]*`' |
+    sed 's/`make \(.*\)`/\1/' | sort -u | while read -r target; do
+      grep -q "^$target:" "$BUILDDIR/Makefile" || echo "make $target"
+    done)"
+
+report 5 'every file that a document links to exists' "$(
+  for document in *.md bench/demo/*.md; do
+    grep -o '](\([^):]*\))' "$document" | sed 's/](\(.*\))/\1/; s/#.*//' |
+      while read -r file; do
+        test -e "$(dirname "$document")/$file" || echo "$document: $file"
+      done
+  done)"
+
+report 6 'every environment variable that the sources read is in a page' "$(
+  grep -rhoE 'getenv\("[A-Z_]*"\)' src config kernels offload |
+    sed 's/getenv("\(.*\)")/\1/' | sort -u | while read -r name; do
+      grep -q "^\.It Ev $name" man/*.[157] || echo "$name"
+    done)"
+
+report 7 'the change log begins with the version that is built' "$(
+  version=$(sed -n 's/^AC_INIT(\[zero-offload\], \[\(.*\)\])/\1/p' configure.ac)
+  sed -n 's/^## \([^ ]*\).*/\1/p' CHANGELOG.md | head -n 1 |
+    grep -qxF "$version" || echo "no ## $version on top of CHANGELOG.md")"
+
+sentence='bash completes subcommands, options and files'
+if command -v bash >/dev/null; then
+  cat >"$scratch/zero-offload" <<'END'
+#!/bin/sh
+case "$1 $2" in
+  '--help ') printf 'usage\n\n  train     x\n  eval      y\n' ;;
+  'train --help') printf 'The run:\n  --max-steps N   x\n  --seed N   y\n' ;;
+esac
+END
+  chmod +x "$scratch/zero-offload"
+  touch "$scratch/some.json"
+  complete_words() {
+    (cd "$scratch" && bash -c '. "$0"; COMP_WORDS=("$@")
+      COMP_CWORD=$(($# - 1)); _zero_offload; echo ${COMPREPLY[*]}' \
+      "$SRCDIR/man/zero-offload.bash" ./zero-offload "$@" 2>&1)
+  }
+  report 8 "$sentence" "$(
+    test "$(complete_words t)" = train || complete_words t
+    test "$(complete_words train --m)" = --max-steps ||
+      complete_words train --m
+    test "$(complete_words train --data som)" = some.json ||
+      complete_words train --data som)"
+else
+  echo "ok 8 - $sentence # SKIP no bash"
+fi
+exit $status
