@@ -138,6 +138,10 @@ static inline bool pair_ready(struct pair *pair)
 {
     int count = 0;
 
+    if (getenv("ZERO_OFFLOAD_GPU") == NULL) {
+        tap_skip("ZERO_OFFLOAD_GPU is not set");
+        return false;
+    }
     if (zo_device_cuda.count(&count) != ZO_OK) {
         tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
         return false;
