@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/json_scan.h"
+#include "config/json_check.h"
 #include "src/base/memory.h"
 #include "src/base/text.h"
 

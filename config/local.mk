@@ -20,8 +20,8 @@ libzo_a_SOURCES += \
 	config/json.c \
 	config/json.h \
 	config/json_read.c \
-	config/json_scan.c \
-	config/json_scan.h \
+	config/json_check.c \
+	config/json_check.h \
 	config/model_config.c \
 	config/model_config.h \
 	config/model_json.c \
