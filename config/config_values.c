@@ -493,9 +493,13 @@ static enum zo_status read_auto(struct walk *w,
     return ZO_OK;
 }
 
-static bool is_auto(const struct zo_json *node)
+/* "auto" as Hugging Face means it, not as one of a key's own choices. */
+static bool is_auto(const struct zo_config_option *row,
+                    const struct zo_json *node)
 {
-    return zo_json_type(node) == ZO_JSON_STRING &&
+    return row->kind != ZO_KIND_ANY &&
+           zo_word_index(row->choices, "auto") < 0 &&
+           zo_json_type(node) == ZO_JSON_STRING &&
            strcmp(zo_json_string(node), "auto") == 0;
 }
 
@@ -517,7 +521,7 @@ static enum zo_status read_value(struct walk *w,
     if (row->use == ZO_USE_REFUSED) {
         return zo_json_fail(w->values->doc, node, "%s", row->meaning);
     }
-    if (row->kind != ZO_KIND_ANY && is_auto(node)) {
+    if (is_auto(row, node)) {
         ZO_TRY(read_auto(w, row, node, value));
     } else if (row->kind == ZO_KIND_OBJECT && type == ZO_JSON_BOOL &&
                strcmp(row->path, "zero_optimization") == 0) {

@@ -29,5 +29,9 @@ libzo_a_SOURCES += \
 	config/run_config.h
 
 check_PROGRAMS += \
+	tests/test_config_cli \
 	tests/test_config_files \
-	tests/test_json
+	tests/test_config_keys \
+	tests/test_config_run \
+	tests/test_json \
+	tests/test_model_config
