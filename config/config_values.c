@@ -10,12 +10,15 @@
 #include "src/base/memory.h"
 #include "src/base/text.h"
 
-#define PATH_MAX_BYTES 160
+#define PATH_MAX_BYTES  160
+#define WHERE_MAX_BYTES 1024
+#define UNKNOWN_MAX     100 /* then it is no DeepSpeed configuration */
 
 /* A walk over the document. */
 struct walk {
     struct zo_config_values *values;
     struct zo_words at_rest; /* keys without meaning that ask for nothing */
+    int unknown_count;
 };
 
 /* ---- words ---- */
@@ -129,7 +132,7 @@ static enum zo_status note_node(const struct zo_config_values *values,
                                 const struct zo_json *node, const char *format,
                                 ...)
 {
-    char where[PATH_MAX_BYTES], path[PATH_MAX_BYTES], text[512];
+    char where[WHERE_MAX_BYTES], path[PATH_MAX_BYTES], text[512];
     va_list args;
 
     va_start(args, format);
@@ -218,6 +221,12 @@ static enum zo_status unknown_key(struct walk *w, const char *section,
     if (zo_config_section_is_strict(section) || values->is_strict ||
         zo_json_is_set(node)) {
         return zo_json_fail(values->doc, node, "unknown key%s", hint);
+    }
+    if (++w->unknown_count > UNKNOWN_MAX) {
+        return zo_json_fail(values->doc, node,
+                            "more than %d unknown keys: this is no DeepSpeed "
+                            "configuration",
+                            UNKNOWN_MAX);
     }
     return note_node(values, ZO_NOTE_WARN, node, "unknown key, ignored%s",
                      hint);

@@ -223,6 +223,10 @@ static void test_special(void)
     TAP_CHECK(strcmp(line.options.resume, "auto") == 0);
     TAP_CHECK(line.options.save_minutes == 5.0);
     end(&line);
+    TAP_CHECK(parse(&line, "--trace t") == ZO_OK);
+    TAP_CHECK_INT(line.options.trace_first, 5);
+    TAP_CHECK_INT(line.options.trace_last, 8);
+    end(&line);
     TAP_CHECK(refused("--resume dir", "write --resume=dir"));
     TAP_CHECK(refused("--devices 0,0", "device 0 is there twice"));
     TAP_CHECK(refused("--devices 0,", "want indices"));

@@ -243,6 +243,11 @@ static void test_refused_by_name(void)
 
 static void test_families(void)
 {
+    static const char later[] =
+        "{\"num_layers\": 1, \"hidden_size\": 8, \"kv_channels\": 4, "
+        "\"num_attention_heads\": 1, \"ffn_hidden_size\": 8, "
+        "\"padded_vocab_size\": 8, \"seq_length\": 8192, "
+        "\"transformers_version\": \"4.30.2\"}";
     struct zo_notes notes = {.count = 0};
 
     TAP_CHECK(small(", \"_name_or_path\": \"THUDM/chatglm3-6b\"", "x",
@@ -275,6 +280,10 @@ static void test_families(void)
     TAP_CHECK(small(", \"rotary_percent\": 0.5", "x", ZO_FAMILY_AUTO, &notes) ==
               ZO_OK);
     TAP_CHECK(config.family == ZO_FAMILY_CODEGEEX2);
+    zo_notes_fini(&notes);
+    TAP_CHECK(zo_model_config_parse("x", later, strlen(later), ZO_FAMILY_AUTO,
+                                    &notes, &config) == ZO_OK);
+    TAP_CHECK(config.family == ZO_FAMILY_CHATGLM3);
     zo_notes_fini(&notes);
     TAP_CHECK(changed("\"seq_length\": 512",
                       "\"transformers_version\": \"4.30.2\", "
