@@ -360,8 +360,8 @@ static void test_official(void)
     const char *shared = getenv("ZERO_OFFLOAD_SHARED");
     struct zo_model_config preset;
 
-    if (shared == NULL || shared[0] == '\0') {
-        tap_skip("ZERO_OFFLOAD_SHARED is not set");
+    if (shared == NULL || access(shared, R_OK) != 0) {
+        tap_skip("ZERO_OFFLOAD_SHARED names no folder");
         return;
     }
     for (size_t i = 0; i < TAP_COUNT(files); i++) {
