@@ -50,6 +50,7 @@ static void set_hooks(void)
     cJSON_InitHooks(&hooks);
 }
 
+/* The hooks are cJSON's global; all threads set the same ones, once. */
 static void set_hooks_once(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
