@@ -10,6 +10,7 @@
 #include "offload/executor.h"
 #include "offload/order.h"
 
+#define ZO_OP_NAMES_MAX    128 /* kinds of operations that are timed */
 #define ZO_OP_ACCESSES_MAX 256
 
 enum zo_instance_state {
@@ -74,6 +75,8 @@ struct zo_executor {
     struct zo_err failure; /* the first; status ZO_OK: none */
 
     uint64_t issued_ops;
+    struct zo_op_time op_times[ZO_OP_NAMES_MAX];
+    size_t op_time_count;
     struct zo_executor_counters counters;
 };
 
