@@ -106,8 +106,8 @@ struct zo_op_time {
     uint64_t busy_ns; /* from issuing to done, each alone */
     double flops;     /* of the longest batch */
 };
-const struct zo_op_time *zo_executor_op_times(
-    const struct zo_executor *executor, size_t *count_out);
+const struct zo_op_time *
+zo_executor_op_times(const struct zo_executor *executor, size_t *count_out);
 
 /* Forgets them: behind the warm-up. */
 void zo_executor_reset_op_times(struct zo_executor *executor);

@@ -153,8 +153,8 @@ static void add_time(struct zo_executor *executor, const struct zo_op *op,
     time->flops += op->flops;
 }
 
-const struct zo_op_time *zo_executor_op_times(
-    const struct zo_executor *executor, size_t *count_out)
+const struct zo_op_time *
+zo_executor_op_times(const struct zo_executor *executor, size_t *count_out)
 {
     *count_out = executor->op_time_count;
     return executor->op_times;

@@ -734,8 +734,8 @@ enum zo_status zo_dataset_synthetic(int64_t rows, int32_t tokens,
                        (long long)rows, tokens, vocab_size);
     }
     ZO_TRY(zo_alloc(1, sizeof(*dataset), "the data set", &dataset));
-    ZO_TRY_GOTO(close_dataset, zo_strndup("synthetic rows", 14,
-                                          &dataset->path));
+    ZO_TRY_GOTO(close_dataset,
+                zo_strndup("synthetic rows", 14, &dataset->path));
     for (int64_t row = 0; row < rows; row++) {
         ZO_TRY_GOTO(close_dataset,
                     add_random_row(dataset, row, tokens, vocab_size, key));

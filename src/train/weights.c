@@ -152,7 +152,8 @@ enum zo_status zo_weights_load(const struct zo_weights *weights,
     return status;
 }
 
-/* ---- random weights ------------------------------------------------------- */
+/* ---- random weights -------------------------------------------------------
+ */
 
 #define FILL_ELEMS 8192 /* of a piece that a thread makes at a time */
 
