@@ -117,8 +117,7 @@ static enum zo_status collect_arena(struct zo_executor *executor,
     }
     for (uint32_t a = 0; a < op->access_count; a++) {
         if (range_in(executor, instance, a, arena, &range)) {
-            memset(arena->bytes + range.begin, POISON,
-                   range.end - range.begin);
+            memset(arena->bytes + range.begin, POISON, range.end - range.begin);
         }
     }
     for (uint64_t i = 0; i < arena->size_bytes; i++) {
@@ -144,9 +143,7 @@ static enum zo_status run_alone(struct zo_executor *executor,
     const struct zo_op_call call = {op, executor->machine, at,
                                     lane == NULL ? NULL : lane->streams};
 
-    if (++executor->issued_ops == executor->options.fail_at_op) {
-        return ZO_FAIL(ZO_E_INJECTED, "%s: failed by a test", op->name);
-    }
+    ZO_TRY(zo_executor_count(executor, instance));
     zo_executor_resolve(executor, instance, at);
     ZO_TRY(op->run(&call));
     for (int s = 0; lane != NULL && s < lane->stream_count; s++) {
