@@ -27,7 +27,8 @@ enum zo_command {
     ZO_COMMAND_EVAL = 1 << 1,
     ZO_COMMAND_PLAN = 1 << 2,
     ZO_COMMAND_INSPECT = 1 << 3,
-    ZO_COMMAND_INIT = 1 << 4
+    ZO_COMMAND_INIT = 1 << 4,
+    ZO_COMMAND_GENERATE = 1 << 5
 };
 
 enum zo_option_id {
@@ -129,11 +130,16 @@ struct zo_options {
     /* Looking. */
     const char *metrics;
     const char *trace;
-    int64_t trace_first, trace_last; /* steps, from 1; 0: not given */
+    int64_t trace_first, trace_last; /* steps, from 1; 0: no --trace */
     bool watch;
     bool dry_run;
     bool json; /* machine-readable output */
     bool help; /* --help: nothing else was checked */
+
+    /* Of generate. */
+    const char *prompt;     /* what is asked */
+    bool raw;               /* the prompt as it is, without a chat template */
+    int64_t max_new_tokens; /* of the answer [256] */
 
     /* Of inspect, init and plan. */
     const char *text;    /* inspect: text to encode */

@@ -61,6 +61,18 @@ struct zo_config_option {
 /* The whole table, in the order of the keys' enumerators. */
 const struct zo_config_option *zo_config_options(size_t *count_out);
 
+/*
+ * What "auto" stands for at a key; NULL when it is refused there.  In the
+ * sections that DeepSpeed checks with pydantic it means the default.
+ */
+const char *zo_config_auto_text(const struct zo_config_option *option);
+
+/*
+ * Whether an unknown key in the section of that path is an error: in
+ * zero_optimization and below, fp16, bf16 and zero_offload.
+ */
+bool zo_config_section_is_strict(const char *section);
+
 ZO_C_END
 
 #endif

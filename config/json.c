@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/json_scan.h"
+#include "config/json_check.h"
 #include "src/base/memory.h"
 #include "src/base/text.h"
 
@@ -50,6 +50,7 @@ static void set_hooks(void)
     cJSON_InitHooks(&hooks);
 }
 
+/* The hooks are cJSON's global; all threads set the same ones, once. */
 static void set_hooks_once(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -188,7 +189,7 @@ bool zo_json_int(const struct zo_json *value, int64_t *int_out)
 
 /* ---- where a value is ---- */
 
-static bool is_set(const struct zo_json *value)
+bool zo_json_is_set(const struct zo_json *value)
 {
     return node_of(value)->valueint < 0;
 }
@@ -197,7 +198,8 @@ static void position_of(const struct zo_json_doc *doc,
                         const struct zo_json *value, int64_t *line_out,
                         int64_t *column_out)
 {
-    const size_t number = is_set(value) ? 0 : (size_t)node_of(value)->valueint;
+    const size_t number =
+        zo_json_is_set(value) ? 0 : (size_t)node_of(value)->valueint;
 
     zo_json_position(&doc->scan, doc->scan.offsets[number], line_out,
                      column_out);
@@ -291,7 +293,7 @@ const char *zo_json_where(const struct zo_json_doc *doc,
                           const struct zo_json *value, char *target,
                           size_t target_bytes)
 {
-    if (is_set(value)) {
+    if (zo_json_is_set(value)) {
         (void)snprintf(target, target_bytes,
                        "--set %s: ", doc->sets[-1 - node_of(value)->valueint]);
     } else {
@@ -313,7 +315,7 @@ enum zo_status zo_json_fail(const struct zo_json_doc *doc,
     (void)vsnprintf(message, sizeof(message), format, args);
     va_end(args);
     (void)zo_json_path(doc, value, path, sizeof(path));
-    if (is_set(value)) {
+    if (zo_json_is_set(value)) {
         return ZO_FAIL(doc->options.status, "--set %s: %s: %s",
                        doc->sets[-1 - node_of(value)->valueint], path, message);
     }

@@ -151,6 +151,9 @@ const char *zo_json_where(const struct zo_json_doc *doc,
                           const struct zo_json *value, char *target,
                           size_t target_bytes);
 
+/* True when zo_json_set() put the value there. */
+bool zo_json_is_set(const struct zo_json *value);
+
 /* Fails with "NAME:LINE:COLUMN: key.path: ..." and the document's status. */
 enum zo_status zo_json_fail(const struct zo_json_doc *doc,
                             const struct zo_json *value, const char *format,

@@ -12,7 +12,8 @@
 #include "config/cli_options.h"
 #include "config/config_options.h"
 
-#define TEXT_COLUMNS 78 /* of a line of text in a page's source */
+#define TEXT_COLUMNS      78  /* of a line of text in a page's source */
+#define LIMIT_OF_INTEREST 1e6 /* a larger maximum only guards arithmetic */
 
 /* A word of text; *column counts what the line holds, 0 at its start. */
 static void put_word(size_t *column, const char *word, size_t size)
@@ -64,7 +65,7 @@ static void put_sentence(const char *text)
 {
     size_t column = 0;
     const size_t word_size = strcspn(text, " ");
-    const bool is_name = strcspn(text, "_=.0123456789") < word_size;
+    const bool is_name = strcspn(text, "_=:.0123456789") < word_size;
 
     if (text[0] >= 'a' && text[0] <= 'z' && !is_name) {
         (void)putchar(text[0] - 'a' + 'A');
@@ -98,12 +99,11 @@ static void put_names(const char *macro, const char *names)
 
 static void put_default(const struct zo_option *option)
 {
-    const char *text = option->default_text;
+    /* The name of a flag says it: --name is off, --no-name on. */
+    const char *text =
+        option->kind == ZO_ARG_FLAG ? NULL : option->default_text;
 
-    if (option->kind == ZO_ARG_FLAG && text != NULL) {
-        (void)printf("On by default;\n.Fl -no-%s\nturns it off.\n",
-                     option->name);
-    } else if (text != NULL && text[0] != '\0') {
+    if (text != NULL && text[0] != '\0') {
         (void)printf("Default:\n.Cm %s .\n", text);
     } else if (option->default_note != NULL) {
         size_t column = 0;
@@ -116,7 +116,12 @@ static void put_default(const struct zo_option *option)
 
 static void put_option(const struct zo_option *option)
 {
-    (void)printf(".It Fl -%s", option->name);
+    /* As in --help: of what is on by default, the name that turns it off. */
+    (void)printf(".It Fl -%s%s",
+                 option->kind == ZO_ARG_FLAG && option->default_text != NULL
+                     ? "no-"
+                     : "",
+                 option->name);
     if (option->argument != NULL && option->value_is_optional) {
         (void)printf(" Ns Op = Ns Ar %s", option->argument);
     } else if (option->argument != NULL) {
@@ -216,19 +221,28 @@ static const char *kind_text(enum zo_config_kind kind)
 /* "A number from 0 to 1; default 0.9.  "auto" stands for ..." */
 static void put_type(const struct zo_config_option *key)
 {
+    const char *auto_text = zo_config_auto_text(key);
     size_t column = 0;
     char range[64];
 
     put_text(&column, "Type:");
     put_text(&column, kind_text(key->kind));
-    if (key->choices != NULL) {
-        put_text(&column, key->choices);
+    for (const char *at = key->choices; at != NULL && *at != '\0';) {
+        const size_t size = strcspn(at, " ");
+
+        (void)snprintf(range, sizeof(range), "%.*s%s", (int)size, at,
+                       at[size] == '\0' ? "" : ",");
+        put_text(&column, range);
+        at += size + (at[size] == ' ');
     }
-    if (key->min < key->max) {
+    range[0] = '\0';
+    if (key->max > 0 && key->max < LIMIT_OF_INTEREST) {
         (void)snprintf(range, sizeof(range), "from %g to %g", key->min,
                        key->max);
-        put_text(&column, range);
+    } else if (key->min > 0) {
+        (void)snprintf(range, sizeof(range), "of at least %g", key->min);
     }
+    put_text(&column, range);
     if (key->is_nullable) {
         put_text(&column, "or null");
     }
@@ -239,11 +253,11 @@ static void put_type(const struct zo_config_option *key)
         put_text(&column, key->default_text);
         (void)puts(".");
     }
-    if (key->auto_text != NULL) {
+    if (auto_text != NULL) {
         column = 0;
         put_text(&column, "\"auto\" stands for");
-        put_text(&column, key->auto_text);
-        put_stop(key->auto_text);
+        put_text(&column, auto_text);
+        put_stop(auto_text);
     }
 }
 
@@ -269,6 +283,36 @@ static void put_key(const struct zo_config_option *key)
     }
 }
 
+/* Whether a key stands in the section; NULL: in none, and is none. */
+static bool is_in_section(const struct zo_config_option *key,
+                          const char *section)
+{
+    const size_t size = section == NULL ? 0 : strlen(section);
+
+    if (section == NULL) {
+        return strchr(key->path, '.') == NULL && key->kind != ZO_KIND_OBJECT;
+    }
+    return strncmp(key->path, section, size) == 0 &&
+           (key->path[size] == '.' || key->path[size] == '\0');
+}
+
+/* The keys that are read, of one section. */
+static void put_section(const char *section, const char *title)
+{
+    size_t count;
+    const struct zo_config_option *keys = zo_config_options(&count);
+
+    (void)printf(".Ss %s%s\n.Bl -tag -width Ds\n", title,
+                 section == NULL ? "" : section);
+    for (size_t i = 0; i < count; i++) {
+        if (keys[i].use == ZO_USE_READ && is_in_section(&keys[i], section)) {
+            put_key(&keys[i]);
+        }
+    }
+    (void)puts(".El");
+}
+
+/* The keys of another use, wherever they stand. */
 static void put_keys_of(enum zo_config_use use, const char *title)
 {
     size_t count;
@@ -292,7 +336,16 @@ static void put_keys_of(enum zo_config_use use, const char *title)
 
 static void put_keys(void)
 {
-    put_keys_of(ZO_USE_READ, "Keys with a meaning here");
+    size_t count;
+    const struct zo_config_option *keys = zo_config_options(&count);
+
+    put_section(NULL, "Outside of the sections");
+    for (size_t i = 0; i < count; i++) {
+        if (keys[i].use == ZO_USE_READ && keys[i].kind == ZO_KIND_OBJECT &&
+            strchr(keys[i].path, '.') == NULL) {
+            put_section(keys[i].path, "The section ");
+        }
+    }
     put_keys_of(ZO_USE_LEGACY, "Old spellings, translated");
     put_keys_of(ZO_USE_IDLE, "Accepted, without meaning here");
     put_keys_of(ZO_USE_OFF_ONLY, "Accepted only when off");

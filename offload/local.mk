@@ -1,8 +1,10 @@
 libzo_a_SOURCES += \
 	offload/builder.c \
 	offload/builder.h \
+	offload/builder_buffers.c \
 	offload/builder_decode.c \
 	offload/builder_internal.h \
+	offload/builder_run.c \
 	offload/checker.c \
 	offload/executor.c \
 	offload/executor.h \
@@ -13,8 +15,8 @@ libzo_a_SOURCES += \
 	offload/layout.h \
 	offload/order.c \
 	offload/order.h \
-	offload/plan.c \
-	offload/plan.h \
+	offload/planner.c \
+	offload/planner.h \
 	offload/record.h \
 	offload/schedule.c \
 	offload/schedule.h \

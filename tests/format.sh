@@ -15,7 +15,7 @@ fi
 found=$(find src offload kernels config bench man tests -type f \( -name '*.[ch]' \
   -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) \
   -exec "$program" --style=file --dry-run -Werror {} + 2>&1 |
-  grep 'error:' | cut -d: -f1,2 | sort -u)
+  grep 'error:' | cut -d: -f1 | sort | uniq -c | sed 's|$| (places)|')
 test -z "$found" && { echo "ok 1 - $sentence"; exit 0; }
 printf '%s\n' "$found" | sed 's/^/# /'
 echo '# clang-format -i FILE puts it right'

@@ -1,6 +1,13 @@
 #include "src/cli/cli.h"
 
 static const struct zo_cli_command commands[] = {
+    {"train", ZO_COMMAND_TRAIN, "fine-tune a model on rows", zo_cli_train},
+    {"plan", ZO_COMMAND_PLAN, "what a run would take of every tier of memory",
+     zo_cli_plan},
+    {"eval", ZO_COMMAND_EVAL, "loss and perplexity of a model on rows",
+     zo_cli_eval},
+    {"generate", ZO_COMMAND_GENERATE, "the answer of a model to a prompt",
+     zo_cli_generate},
     {"inspect", ZO_COMMAND_INSPECT,
      "what is in a model or a data file, as training sees it", zo_cli_inspect},
     {"init", ZO_COMMAND_INIT, "a model of random weights, from a config.json",

@@ -2,18 +2,28 @@
 libzo_a_SOURCES += \
 	src/cli/cli.h \
 	src/cli/commands.c \
+	src/cli/eval.c \
+	src/cli/generate.c \
 	src/cli/init.c \
 	src/cli/inputs.c \
 	src/cli/inputs.h \
 	src/cli/inspect.c \
 	src/cli/inspect.h \
 	src/cli/inspect_model.c \
+	src/cli/plan.c \
 	src/cli/print.c \
+	src/cli/print_plan.c \
+	src/cli/setup.c \
+	src/cli/setup.h \
 	src/cli/signals.c \
-	src/cli/signals.h
+	src/cli/signals.h \
+	src/cli/train.c
 
 check_PROGRAMS += \
+	tests/test_cli_memory \
 	tests/test_print \
 	tests/test_signals
 
-dist_check_SCRIPTS += tests/test_cli.sh
+dist_check_SCRIPTS += \
+	tests/main_job.sh \
+	tests/test_cli.sh

@@ -7,8 +7,6 @@
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 
-#define LAYER_PREFIX "transformer.encoder.layers."
-
 const struct zo_model_ops zo_glm_ops = {
     .prepare = zo_glm_prepare,
     .forward = zo_glm_forward,
@@ -16,101 +14,58 @@ const struct zo_model_ops zo_glm_ops = {
     .backward = zo_glm_backward,
 };
 
-/* ---- units ---------------------------------------------------------------- */
+/* ---- units ----------------------------------------------------------------
+ */
 
-struct tensor_shape {
-    const char *name;
-    int dims;
-    int64_t rows, cols;
-};
-
-/* Appends a unit of the given tensors; names follow `prefix`. */
-static void add_unit(struct zo_glm *glm, const char *unit_name,
-                     const char *prefix, const struct tensor_shape *shapes,
-                     int count)
+/* Parameters come in the order of units, so a unit's lie together. */
+static void add_tensor(struct zo_glm *glm, size_t index)
 {
-    struct zo_unit *unit = &glm->units[glm->unit_count];
-    struct zo_unit_tensor *first =
-        glm->unit_count == 0
-            ? glm->tensors
-            : unit[-1].tensors + unit[-1].tensor_count;
+    const struct zo_parameter *parameter = &glm->parameters.items[index];
+    struct zo_unit *unit = &glm->units[parameter->unit];
 
-    (void)snprintf(glm->unit_names[glm->unit_count], ZO_GLM_NAME_MAX, "%s",
-                   unit_name);
-    *unit = (struct zo_unit){
-        .name = glm->unit_names[glm->unit_count],
-        .tensors = first,
-        .tensor_count = count,
+    glm->tensors[index] = (struct zo_unit_tensor){
+        .name = parameter->name,
+        .dims = parameter->dims,
+        .shape = {parameter->shape[0], parameter->shape[1]},
+        .decays =
+            parameter->kind == ZO_PARAMETER_WEIGHT || glm->options.decay_all,
     };
-    for (int i = 0; i < count; i++) {
-        char *name = glm->names[first - glm->tensors + i];
-
-        (void)snprintf(name, ZO_GLM_NAME_MAX, "%s%s", prefix, shapes[i].name);
-        first[i] = (struct zo_unit_tensor){
-            .name = name,
-            .dims = shapes[i].dims,
-            .shape = {shapes[i].rows, shapes[i].cols},
-            .decays = shapes[i].dims > 1 || glm->options.decay_all,
-        };
+    if (unit->tensor_count++ == 0) {
+        unit->tensors = &glm->tensors[index];
     }
-    glm->unit_count++;
 }
 
-static void add_layer(struct zo_glm *glm, int64_t layer)
+static void name_unit(struct zo_glm *glm, int unit)
 {
-    const struct zo_model_config *c = &glm->config;
-    const struct tensor_shape shapes[ZO_GLM_LAYER_TENSORS] = {
-        [ZO_GLM_NORM1] = {"input_layernorm.weight", 1, c->hidden_size, 1},
-        [ZO_GLM_QKV] = {"self_attention.query_key_value.weight", 2,
-                        glm->qkv_width, c->hidden_size},
-        [ZO_GLM_DENSE] = {"self_attention.dense.weight", 2, c->hidden_size,
-                          glm->head_total},
-        [ZO_GLM_NORM2] = {"post_attention_layernorm.weight", 1,
-                          c->hidden_size, 1},
-        [ZO_GLM_UP] = {"mlp.dense_h_to_4h.weight", 2, 2 * c->ffn_size,
-                       c->hidden_size},
-        [ZO_GLM_DOWN] = {"mlp.dense_4h_to_h.weight", 2, c->hidden_size,
-                         c->ffn_size},
-        [ZO_GLM_QKV_BIAS] = {"self_attention.query_key_value.bias", 1,
-                             glm->qkv_width, 1},
-    };
-    char name[ZO_GLM_NAME_MAX], prefix[ZO_GLM_NAME_MAX];
+    char *name = glm->unit_names[unit];
 
-    (void)snprintf(name, sizeof(name), "layer %lld", (long long)layer);
-    (void)snprintf(prefix, sizeof(prefix), LAYER_PREFIX "%lld.",
-                   (long long)layer);
-    add_unit(glm, name, prefix, shapes,
-             c->has_qkv_bias ? ZO_GLM_LAYER_TENSORS
-                             : ZO_GLM_LAYER_TENSORS - 1);
+    if (unit == 0) {
+        (void)snprintf(name, ZO_GLM_NAME_MAX, "embedding");
+    } else if (unit + 1 == glm->unit_count) {
+        (void)snprintf(name, ZO_GLM_NAME_MAX, "head");
+    } else {
+        (void)snprintf(name, ZO_GLM_NAME_MAX, "layer %d", unit - 1);
+    }
+    glm->units[unit].name = name;
 }
 
 static enum zo_status make_units(struct zo_glm *glm)
 {
-    const struct zo_model_config *c = &glm->config;
-    const size_t units = (size_t)c->num_layers + 2;
-    const size_t tensors = units * ZO_GLM_LAYER_TENSORS;
-    const struct tensor_shape embedding = {"word_embeddings.weight", 2,
-                                           c->vocab_size, c->hidden_size};
-    const struct tensor_shape head[ZO_GLM_HEAD_TENSORS] = {
-        [ZO_GLM_FINAL_NORM] = {"encoder.final_layernorm.weight", 1,
-                               c->hidden_size, 1},
-        [ZO_GLM_OUTPUT] = {"output_layer.weight", 2, c->vocab_size,
-                           c->hidden_size},
-    };
+    const size_t units = (size_t)glm->config.num_layers + 2;
 
+    ZO_TRY(zo_parameters_init(&glm->parameters, &glm->config));
     ZO_TRY(zo_alloc(units, sizeof(glm->units[0]), "the units", &glm->units));
-    ZO_TRY(zo_alloc(tensors, sizeof(glm->tensors[0]), "the units",
+    ZO_TRY(zo_alloc(glm->parameters.count, sizeof(glm->tensors[0]), "the units",
                     &glm->tensors));
-    ZO_TRY(zo_alloc(tensors, sizeof(glm->names[0]), "the units", &glm->names));
     ZO_TRY(zo_alloc(units, sizeof(glm->unit_names[0]), "the units",
                     &glm->unit_names));
-    add_unit(glm, "embedding", "transformer.embedding.", &embedding, 1);
-    for (int64_t layer = 0; layer < c->num_layers; layer++) {
-        add_layer(glm, layer);
+    glm->unit_count = (int)units;
+    for (size_t i = 0; i < glm->parameters.trained_count; i++) {
+        add_tensor(glm, i);
     }
-    add_unit(glm, "head", "transformer.", head, ZO_GLM_HEAD_TENSORS);
-    for (int i = 0; i < glm->unit_count; i++) {
-        ZO_TRY(zo_unit_layout(&glm->units[i], glm->options.device_count));
+    for (int u = 0; u < glm->unit_count; u++) {
+        name_unit(glm, u);
+        ZO_TRY(zo_unit_layout(&glm->units[u], glm->options.device_count));
     }
     return ZO_OK;
 }
@@ -121,7 +76,23 @@ const struct zo_unit *zo_glm_units(const struct zo_glm *glm, int *count_out)
     return glm->units;
 }
 
-/* ---- opening and closing -------------------------------------------------- */
+const struct zo_model_config *zo_glm_config(const struct zo_glm *glm)
+{
+    return &glm->config;
+}
+
+const struct zo_parameters *zo_glm_parameters(const struct zo_glm *glm)
+{
+    return &glm->parameters;
+}
+
+const struct zo_unit_tensor *zo_glm_tensors(const struct zo_glm *glm)
+{
+    return glm->tensors;
+}
+
+/* ---- opening and closing --------------------------------------------------
+ */
 
 enum zo_status zo_glm_open(const struct zo_glm_options *options,
                            struct zo_glm **glm_out)
@@ -133,9 +104,8 @@ enum zo_status zo_glm_open(const struct zo_glm_options *options,
     glm->options = *options;
     glm->config = *options->config;
     glm->head_total = glm->config.num_heads * glm->config.head_width;
-    glm->qkv_width =
-        glm->head_total +
-        2 * glm->config.num_kv_groups * glm->config.head_width;
+    glm->qkv_width = glm->head_total +
+                     2 * glm->config.num_kv_groups * glm->config.head_width;
     glm->pairs = glm->config.rotary_width / 2;
     glm->batch = zo_glm_batch_layout(options->tokens_max, options->rows_max,
                                      options->labels_max);
@@ -159,13 +129,14 @@ void zo_glm_close(struct zo_glm *glm)
     }
     zo_free(glm->units);
     zo_free(glm->tensors);
-    zo_free(glm->names);
+    zo_parameters_fini(&glm->parameters);
     zo_free(glm->unit_names);
     zo_free(glm->saved);
     zo_free(glm);
 }
 
-/* ---- batches and the cache ------------------------------------------------ */
+/* ---- batches and the cache ------------------------------------------------
+ */
 
 struct zo_glm_batch zo_glm_batch_layout(int64_t tokens_max, int64_t rows_max,
                                         int64_t labels_max)
@@ -176,18 +147,22 @@ struct zo_glm_batch zo_glm_batch_layout(int64_t tokens_max, int64_t rows_max,
     const struct {
         uint64_t *offset, count;
     } arrays[] = {
-        {&batch.ids, tokens},          {&batch.positions, tokens},
-        {&batch.row_start, rows + 1},  {&batch.label_index, labels},
-        {&batch.label_id, labels},     {&batch.order, tokens},
+        {&batch.ids, tokens},
+        {&batch.positions, tokens},
+        {&batch.row_start, rows + 1},
+        {&batch.label_index, labels},
+        {&batch.label_id, labels},
+        {&batch.order, tokens},
         {&batch.segment_start, tokens + 1},
-        {&batch.segment_id, tokens},   {&batch.kv_start, rows},
+        {&batch.segment_id, tokens},
+        {&batch.kv_start, rows},
         {&batch.kv_length, rows},
     };
 
     for (size_t i = 0; i < ZO_COUNT(arrays); i++) {
         *arrays[i].offset = batch.bytes;
-        batch.bytes += zo_round_up(arrays[i].count * sizeof(int32_t),
-                                   ZO_ALIGN_BYTES);
+        batch.bytes +=
+            zo_round_up(arrays[i].count * sizeof(int32_t), ZO_ALIGN_BYTES);
     }
     return batch;
 }
@@ -201,7 +176,8 @@ uint64_t zo_glm_cache_bytes(const struct zo_model_config *config,
            zo_dtype_bytes(type);
 }
 
-/* ---- the rotary table ----------------------------------------------------- */
+/* ---- the rotary table -----------------------------------------------------
+ */
 
 static float rounded(float value, enum zo_dtype type)
 {
@@ -220,9 +196,8 @@ static float rounded(float value, enum zo_dtype type)
     return value;
 }
 
-void zo_glm_rope_table(const struct zo_model_config *config,
-                       enum zo_dtype type, bool half_angles, int64_t positions,
-                       float *table_out)
+void zo_glm_rope_table(const struct zo_model_config *config, enum zo_dtype type,
+                       bool half_angles, int64_t positions, float *table_out)
 {
     const enum zo_dtype step = half_angles ? type : ZO_F32;
     const int64_t pairs = config->rotary_width / 2;
@@ -230,15 +205,14 @@ void zo_glm_rope_table(const struct zo_model_config *config,
     for (int64_t i = 0; i < pairs; i++) {
         const float exponent = rounded(
             rounded((float)(2 * i), step) / (float)config->rotary_width, step);
-        const float power = rounded(
-            (float)pow(config->rope_base, (double)exponent), step);
+        const float power =
+            rounded((float)pow(config->rope_base, (double)exponent), step);
         const float theta = rounded(1.0f / power, step);
 
         for (int64_t p = 0; p < positions; p++) {
-            const float position =
-                rounded(rounded((float)p, step) /
-                            (float)config->rope_position_divisor,
-                        step);
+            const float position = rounded(
+                rounded((float)p, step) / (float)config->rope_position_divisor,
+                step);
             const double angle = (double)rounded(position * theta, step);
             float *entry = table_out + 2 * (p * pairs + i);
 
@@ -257,12 +231,11 @@ enum zo_status zo_glm_upload_tables(struct zo_glm *glm,
     float *table = NULL;
 
     ZO_TRY(zo_alloc(1, bytes, "the rotary table", &table));
-    zo_glm_rope_table(&glm->config, glm->options.type,
-                      glm->options.half_angles, glm->options.positions_max,
-                      table);
+    zo_glm_rope_table(&glm->config, glm->options.type, glm->options.half_angles,
+                      glm->options.positions_max, table);
     for (int d = 0; d < glm->options.device_count && status == ZO_OK; d++) {
-        status = zo_executor_upload(executor, glm->rope_table[d], 0, table,
-                                    bytes);
+        status =
+            zo_executor_upload(executor, glm->rope_table[d], 0, table, bytes);
     }
     zo_free(table);
     return status;

@@ -19,6 +19,7 @@
 #include "config/model_config.h"
 #include "offload/builder.h"
 #include "offload/executor.h"
+#include "src/model/parameters.h"
 
 ZO_C_BEGIN
 
@@ -51,24 +52,32 @@ void zo_glm_close(struct zo_glm *glm); /* NULL is allowed */
 /* Embedding, layers, head; laid out; borrowed until close. */
 const struct zo_unit *zo_glm_units(const struct zo_glm *glm, int *count_out);
 
+const struct zo_model_config *zo_glm_config(const struct zo_glm *glm);
+
+/*
+ * The parameters as files name them, and the same as tensors of units: entry
+ * i of both lists is one parameter.  Borrowed until close.
+ */
+const struct zo_parameters *zo_glm_parameters(const struct zo_glm *glm);
+const struct zo_unit_tensor *zo_glm_tensors(const struct zo_glm *glm);
+
 extern const struct zo_model_ops zo_glm_ops; /* their model is a zo_glm */
 
 /* Writes the rotary table to every device of the executor's program. */
 enum zo_status zo_glm_upload_tables(struct zo_glm *glm,
-                                    struct zo_executor *executor)
-    ZO_MUST_CHECK;
+                                    struct zo_executor *executor) ZO_MUST_CHECK;
 
 /*
  * The tables of one micro batch, int32 each, in one blob of `bytes`: byte
  * offsets of the arrays that src/data fills, and of the cache's rows.
  */
 struct zo_glm_batch {
-    uint64_t ids, positions;               /* (T) */
-    uint64_t row_start;                    /* (R + 1) */
-    uint64_t label_index, label_id;        /* (L) */
-    uint64_t order;                        /* (T) */
-    uint64_t segment_start, segment_id;    /* (T + 1), (T) */
-    uint64_t kv_start, kv_length;          /* (R), decoding */
+    uint64_t ids, positions;            /* (T) */
+    uint64_t row_start;                 /* (R + 1) */
+    uint64_t label_index, label_id;     /* (L) */
+    uint64_t order;                     /* (T) */
+    uint64_t segment_start, segment_id; /* (T + 1), (T) */
+    uint64_t kv_start, kv_length;       /* (R), decoding */
     uint64_t bytes;
 };
 struct zo_glm_batch zo_glm_batch_layout(int64_t tokens_max, int64_t rows_max,
@@ -83,9 +92,8 @@ uint64_t zo_glm_cache_bytes(const struct zo_model_config *config,
  * operations use them: angles in fp32, or with half_angles rounded to `type`
  * after each step, as the official ChatGLM2 code computes them (DESIGN 3).
  */
-void zo_glm_rope_table(const struct zo_model_config *config,
-                       enum zo_dtype type, bool half_angles, int64_t positions,
-                       float *table_out);
+void zo_glm_rope_table(const struct zo_model_config *config, enum zo_dtype type,
+                       bool half_angles, int64_t positions, float *table_out);
 
 ZO_C_END
 

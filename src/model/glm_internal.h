@@ -6,20 +6,20 @@
 
 #include "src/model/glm.h"
 
-/* Tensors of a layer, in the order of the model's files. */
+#define ZO_GLM_NAME_MAX 32
+
+/* Tensors of a layer, in the order of parameters.h; the bias may be absent. */
 enum {
     ZO_GLM_NORM1,
     ZO_GLM_QKV,
+    ZO_GLM_QKV_BIAS,
     ZO_GLM_DENSE,
     ZO_GLM_NORM2,
     ZO_GLM_UP,
     ZO_GLM_DOWN,
-    ZO_GLM_QKV_BIAS, /* last: absent without add_qkv_bias */
     ZO_GLM_LAYER_TENSORS
 };
-enum { ZO_GLM_FINAL_NORM, ZO_GLM_OUTPUT, ZO_GLM_HEAD_TENSORS };
-
-#define ZO_GLM_NAME_MAX 96
+enum { ZO_GLM_FINAL_NORM, ZO_GLM_OUTPUT };
 
 /* What forward leaves for backward: one (unit, micro batch, device). */
 struct zo_glm_saved {
@@ -40,12 +40,12 @@ struct zo_glm {
     int64_t head_total; /* H D */
     int64_t pairs;
     struct zo_glm_batch batch;
+    struct zo_parameters parameters;
     struct zo_unit *units; /* owned */
     int unit_count;
-    struct zo_unit_tensor *tensors;   /* owned */
-    char (*names)[ZO_GLM_NAME_MAX];   /* owned */
-    char (*unit_names)[ZO_GLM_NAME_MAX];
-    struct zo_glm_saved *saved; /* (units, micros, devices); owned */
+    struct zo_unit_tensor *tensors;      /* owned; as parameters */
+    char (*unit_names)[ZO_GLM_NAME_MAX]; /* owned */
+    struct zo_glm_saved *saved;          /* (units, micros, devices); owned */
     zo_buffer_id rope_table[ZO_DEVICES_MAX];
     zo_buffer_id workspace[ZO_DEVICES_MAX]; /* of every kernel */
 };
@@ -53,8 +53,8 @@ struct zo_glm {
 /* The run functions: glm_ops.c.  at[0] is the record; args as noted. */
 
 /* M, N, K in args[0..2]: a number, or one of these; flags in args[3]. */
-#define ZO_GLM_TOKENS (-1)
-#define ZO_GLM_LABELS (-2) /* of the chunk in the flags */
+#define ZO_GLM_TOKENS      (-1)
+#define ZO_GLM_LABELS      (-2) /* of the chunk in the flags */
 #define ZO_GLM_TRANSPOSE_A 1
 #define ZO_GLM_TRANSPOSE_B 2
 #define ZO_GLM_ADDEND      4 /* at[5] */

@@ -1,4 +1,12 @@
 libzo_a_SOURCES += \
+	src/train/decide.c \
+	src/train/decide.h \
+	src/train/decoder.c \
+	src/train/decoder.h \
+	src/train/devices.c \
+	src/train/devices.h \
+	src/train/feed.c \
+	src/train/feed.h \
 	src/train/loss_scaler.c \
 	src/train/loss_scaler.h \
 	src/train/lr_schedule.c \
@@ -6,7 +14,11 @@ libzo_a_SOURCES += \
 	src/train/metrics.c \
 	src/train/metrics.h \
 	src/train/progress.c \
-	src/train/progress.h
+	src/train/progress.h \
+	src/train/trainer.c \
+	src/train/trainer.h \
+	src/train/weights.c \
+	src/train/weights.h
 
 check_PROGRAMS += \
 	tests/test_loss_scaler \

@@ -1,0 +1,400 @@
+#include "src/cli/setup.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/arith.h"
+#include "src/base/memory.h"
+#include "src/cli/inputs.h"
+
+#define PLAN_ROW_TOKENS    512 /* of plan, when nothing says how long */
+#define TOKEN_MULTIPLE     64
+#define GPU_RESERVE_BYTES  ((uint64_t)512 << 20)
+#define HOST_RESERVE_BYTES ((uint64_t)2 << 30)
+#define CGROUP_LIMIT_PATH  "/sys/fs/cgroup/memory.max"
+
+/* ---- budgets --------------------------------------------------------------
+ */
+
+/* A number of bytes in the first line of a file; UINT64_MAX without one. */
+static uint64_t limit_in(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    unsigned long long bytes = 0;
+    const bool found = file != NULL && fscanf(file, "%llu", &bytes) == 1;
+
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return found ? bytes : UINT64_MAX;
+}
+
+/* MemAvailable; UINT64_MAX where the system does not say. */
+static uint64_t available_bytes(void)
+{
+    FILE *file = fopen("/proc/meminfo", "re");
+    unsigned long long kib = 0;
+    uint64_t bytes = UINT64_MAX;
+    char line[128];
+
+    if (file == NULL) {
+        return bytes;
+    }
+    while (fgets(line, sizeof(line), file) != NULL) {
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) {
+            bytes = kib * 1024;
+        }
+    }
+    (void)fclose(file);
+    return bytes;
+}
+
+static uint64_t less(uint64_t bytes, uint64_t reserve)
+{
+    return bytes > reserve ? bytes - reserve : 1;
+}
+
+static enum zo_status set_budgets(struct zo_setup *setup)
+{
+    const struct zo_options *options = setup->options;
+    const struct zo_machine *machine = &setup->devices.machine;
+    const uint64_t limit = limit_in(CGROUP_LIMIT_PATH);
+    const uint64_t available = available_bytes();
+    const uint64_t host = limit < available ? limit : available;
+
+    setup->gpu_memory_bytes = options->gpu_memory_bytes;
+    setup->host_memory_bytes = options->host_memory_bytes;
+    if (setup->host_memory_bytes == 0 && host != UINT64_MAX) {
+        setup->host_memory_bytes = less(host, HOST_RESERVE_BYTES);
+    }
+    if (setup->gpu_memory_bytes == 0 &&
+        machine->device_ops != &zo_device_host) {
+        for (int d = 0; d < machine->device_count; d++) {
+            uint64_t bytes = 0;
+
+            ZO_TRY(machine->device_ops->mem_free_bytes(machine->devices[d],
+                                                       &bytes));
+            bytes = less(bytes, GPU_RESERVE_BYTES);
+            if (d == 0 || bytes < setup->gpu_memory_bytes) {
+                setup->gpu_memory_bytes = bytes;
+            }
+        }
+    }
+    return ZO_OK;
+}
+
+/* ---- devices and configuration --------------------------------------------
+ */
+
+static struct zo_devices_options
+devices_options(const struct zo_options *options)
+{
+    return (struct zo_devices_options){
+        .backend = options->backend,
+        .indices = options->device_count > 0 ? options->devices : NULL,
+        .count = options->device_count > 0 ? options->device_count
+                                           : (int)options->num_devices,
+        .threads = (int)options->threads,
+    };
+}
+
+static enum zo_status open_config(struct zo_setup *setup,
+                                  struct zo_notes *notes)
+{
+    const struct zo_devices_options devices = devices_options(setup->options);
+    struct zo_run_facts facts = {.hidden_size = setup->model.hidden_size};
+    int count = 0;
+
+    ZO_TRY(zo_devices_count(&devices, &count));
+    facts.num_devices = count;
+    ZO_TRY(zo_run_config_read(setup->options, &facts, notes, &setup->config));
+    return zo_devices_open(&devices, &setup->devices);
+}
+
+/* What this version does not do is refused by name, not ignored. */
+static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
+{
+    static const struct {
+        enum zo_option_id id;
+        const char *why;
+    } missing[] = {
+        {ZO_OPTION_RESUME, "saves no training state, only the model"},
+        {ZO_OPTION_RESUME_FROM, "saves no training state, only the model"},
+        {ZO_OPTION_TRACE, "writes no traces"},
+        {ZO_OPTION_TRACE_STEPS, "writes no traces"},
+        {ZO_OPTION_WATCH, "has no live view"},
+        {ZO_OPTION_NVME, "does not spill to NVMe"},
+        {ZO_OPTION_WRITE, "writes no DeepSpeed JSON"},
+    };
+    const struct zo_run_zero *zero = &setup->config.zero;
+    const struct zo_run_optimizer *optimizer = &setup->config.optimizer;
+    size_t count = 0;
+    const struct zo_option *table = zo_cli_options(&count);
+
+    for (size_t i = 0; i < ZO_COUNT(missing); i++) {
+        if (zo_option_given(setup->options, missing[i].id)) {
+            return ZO_FAIL(ZO_E_NOSUPPORT, "--%s: this version %s",
+                           table[missing[i].id].name, missing[i].why);
+        }
+    }
+    if (zero->optimizer.limit == ZO_HOME_CPU ||
+        zero->optimizer.limit == ZO_HOME_NVME ||
+        zero->param.limit == ZO_HOME_CPU || zero->param.limit == ZO_HOME_NVME) {
+        return ZO_FAIL(ZO_E_NOSUPPORT,
+                       "offload_optimizer and offload_param: this version "
+                       "keeps every state on the device; want device "
+                       "\"none\"");
+    }
+    if (optimizer->moment_dtype != ZO_F32) {
+        return ZO_FAIL(ZO_E_NOSUPPORT,
+                       "zero_offload.moment_dtype: this version keeps moments "
+                       "in fp32");
+    }
+    return ZO_OK;
+}
+
+static enum zo_status note_saving(const struct zo_setup *setup,
+                                  struct zo_notes *notes)
+{
+    const struct zo_options *options = setup->options;
+
+    if (!zo_option_given(options, ZO_OPTION_SAVE_MINUTES) &&
+        !zo_option_given(options, ZO_OPTION_SAVE_STEPS) &&
+        !zo_option_given(options, ZO_OPTION_SAVE_TOTAL_LIMIT)) {
+        return ZO_OK;
+    }
+    return zo_note_add(notes, ZO_NOTE_WARN,
+                       "--save-minutes, --save-steps, --save-total-limit: this "
+                       "version saves no training state; it writes the model "
+                       "at the end, or when a signal stops it");
+}
+
+static enum zo_status note_what_is_the_same(const struct zo_setup *setup,
+                                            struct zo_notes *notes)
+{
+    const int stage = setup->config.zero.stage;
+
+    if (stage == 0) {
+        return ZO_OK;
+    }
+    return zo_note_add(
+        notes, ZO_NOTE_INFO,
+        setup->devices.machine.device_count == 1
+            ? "ZeRO stage %d on one device is stage 0: there is nobody to "
+              "share with"
+            : "ZeRO stage %d: this version keeps a whole copy on every "
+              "device, as stage 0 does; the results are the same",
+        stage);
+}
+
+/* ---- rows -----------------------------------------------------------------
+ */
+
+static struct zo_batches_options batches_options(const struct zo_setup *setup,
+                                                 bool evaluates)
+{
+    const struct zo_run_config *config = &setup->config;
+    const int32_t pad =
+        setup->tokenizer != NULL ? zo_tokenizer_pad(setup->tokenizer) : 0;
+
+    return (struct zo_batches_options){
+        .seed = (uint64_t)config->seed,
+        .shuffle = setup->options->shuffle && !evaluates,
+        .is_evaluation = evaluates,
+        .micro_batch_rows = (int32_t)(evaluates ? config->eval_micro_batch_rows
+                                                : config->micro_batch_rows),
+        .accumulation_count =
+            evaluates ? 1 : (int32_t)config->gradient_accumulation_steps,
+        .device_count = setup->devices.machine.device_count,
+        .token_multiple = TOKEN_MULTIPLE,
+        .pad_id = pad,
+    };
+}
+
+/* Bounds grow to hold those of one more set of batches. */
+static void widen(struct zo_setup *setup, const struct zo_batches_plan *plan)
+{
+    struct zo_batches_bounds *bounds = &setup->bounds;
+    const struct zo_batches_bounds *more = &plan->bounds;
+
+    bounds->tokens = (int32_t)zo_max_i64(bounds->tokens, more->tokens);
+    bounds->real_tokens =
+        (int32_t)zo_max_i64(bounds->real_tokens, more->real_tokens);
+    bounds->rows = (int32_t)zo_max_i64(bounds->rows, more->rows);
+    bounds->labels = (int32_t)zo_max_i64(bounds->labels, more->labels);
+    setup->positions_max = zo_max_i64(
+        setup->positions_max, zo_max_i64(plan->longest_tokens, TOKEN_MULTIPLE));
+}
+
+static int64_t steps_of_run(const struct zo_run_config *config,
+                            int64_t steps_per_epoch)
+{
+    return config->max_steps > 0 ? config->max_steps
+                                 : (int64_t)ceil(config->num_train_epochs *
+                                                 (double)steps_per_epoch);
+}
+
+static enum zo_status open_training_rows(struct zo_setup *setup,
+                                         struct zo_notes *notes)
+{
+    const struct zo_batches_options options = batches_options(setup, false);
+    struct zo_batches_plan plan;
+
+    ZO_TRY(zo_cli_dataset(setup->options, setup->options->data, 0,
+                          &setup->model, setup->tokenizer, notes,
+                          &setup->data));
+    ZO_TRY(zo_batches_open(setup->data, &options, &setup->batches));
+    setup->steps_per_epoch = zo_batches_steps_per_epoch(setup->batches);
+    setup->total_steps = steps_of_run(&setup->config, setup->steps_per_epoch);
+    ZO_TRY(zo_batches_plan(setup->batches, 0, setup->total_steps, &plan));
+    widen(setup, &plan);
+    return ZO_OK;
+}
+
+static enum zo_status open_evaluation_rows(struct zo_setup *setup,
+                                           const char *path, int64_t rows_max,
+                                           struct zo_notes *notes)
+{
+    const struct zo_batches_options options = batches_options(setup, true);
+    struct zo_batches_plan plan;
+
+    ZO_TRY(zo_cli_dataset(setup->options, path, rows_max, &setup->model,
+                          setup->tokenizer, notes, &setup->eval_data));
+    ZO_TRY(zo_batches_open(setup->eval_data, &options, &setup->eval_batches));
+    ZO_TRY(zo_batches_plan(setup->eval_batches, 0,
+                           zo_batches_steps_per_epoch(setup->eval_batches),
+                           &plan));
+    widen(setup, &plan);
+    return ZO_OK;
+}
+
+/* plan without rows: every micro batch is full. */
+static enum zo_status assume_rows(struct zo_setup *setup,
+                                  struct zo_notes *notes)
+{
+    const struct zo_options *options = setup->options;
+    const int64_t rows = setup->config.micro_batch_rows;
+    const int64_t tokens =
+        options->max_source_length > 0 && options->max_target_length > 0
+            ? options->max_source_length + options->max_target_length + 1
+        : options->max_length > 0 ? options->max_length
+                                  : PLAN_ROW_TOKENS;
+    int64_t padded = 0;
+
+    if (!zo_mul_i64(rows, tokens, &padded) ||
+        padded > INT32_MAX - TOKEN_MULTIPLE) {
+        return ZO_FAIL(ZO_E_FIT,
+                       "%" PRId64 " rows of %" PRId64
+                       " tokens in a micro batch are too many",
+                       rows, tokens);
+    }
+    padded = (int64_t)zo_round_up((uint64_t)padded, TOKEN_MULTIPLE);
+    setup->bounds = (struct zo_batches_bounds){
+        .tokens = (int32_t)padded,
+        .real_tokens = (int32_t)(rows * tokens),
+        .rows = (int32_t)rows + 1,
+        .labels = (int32_t)(rows * (tokens - 1)),
+    };
+    setup->positions_max = zo_max_i64(tokens, TOKEN_MULTIPLE);
+    setup->total_steps =
+        setup->config.max_steps > 0 ? setup->config.max_steps : 1000;
+    return zo_note_add(notes, ZO_NOTE_INFO,
+                       "no --data: planned for %" PRId64 " row%s of %" PRId64
+                       " tokens in a micro batch, every token labelled",
+                       rows, rows == 1 ? "" : "s", tokens);
+}
+
+static bool needs_tokenizer(const struct zo_setup *setup)
+{
+    return setup->options->data != NULL || setup->options->eval_data != NULL;
+}
+
+static enum zo_status open_rows(struct zo_setup *setup, struct zo_notes *notes)
+{
+    const struct zo_options *options = setup->options;
+    const bool evaluates = options->command == ZO_COMMAND_EVAL;
+
+    if (options->data == NULL && options->command != ZO_COMMAND_PLAN) {
+        return ZO_FAIL(ZO_E_USAGE, "%s needs --data FILE",
+                       zo_command_name(options->command));
+    }
+    if (needs_tokenizer(setup)) {
+        ZO_TRY(zo_cli_tokenizer(options, &setup->model, &setup->tokenizer));
+    }
+    if (evaluates) {
+        setup->total_steps = 1;
+        return open_evaluation_rows(setup, options->data, options->rows, notes);
+    }
+    ZO_TRY(options->data != NULL ? open_training_rows(setup, notes)
+                                 : assume_rows(setup, notes));
+    return options->eval_data == NULL
+               ? ZO_OK
+               : open_evaluation_rows(setup, options->eval_data,
+                                      options->eval_rows, notes);
+}
+
+/* ---- the whole ------------------------------------------------------------
+ */
+
+enum zo_status zo_setup_open(const struct zo_options *options,
+                             struct zo_notes *notes, struct zo_setup *setup)
+{
+    *setup = (struct zo_setup){.options = options};
+    ZO_TRY(zo_cli_model_config(options, false, notes, &setup->model));
+    ZO_TRY(zo_cli_model_folder(options, &setup->model_folder));
+    ZO_TRY(open_config(setup, notes));
+    ZO_TRY(refuse_what_is_missing(setup));
+    ZO_TRY(note_what_is_the_same(setup, notes));
+    ZO_TRY(note_saving(setup, notes));
+    ZO_TRY(open_rows(setup, notes));
+    ZO_TRY(zo_run_config_finish(&setup->config, setup->total_steps, notes));
+    return set_budgets(setup);
+}
+
+void zo_setup_close(struct zo_setup *setup)
+{
+    if (setup == NULL) {
+        return;
+    }
+    zo_batches_close(setup->batches);
+    zo_batches_close(setup->eval_batches);
+    zo_dataset_close(setup->data);
+    zo_dataset_close(setup->eval_data);
+    zo_tokenizer_close(setup->tokenizer);
+    zo_run_config_fini(&setup->config);
+    zo_devices_close(&setup->devices);
+    zo_free(setup->model_folder);
+    *setup = (struct zo_setup){0};
+}
+
+static int64_t eval_interval(const struct zo_setup *setup)
+{
+    const int64_t steps = setup->options->eval_steps;
+
+    return steps == ZO_EVAL_EVERY_EPOCH ? setup->steps_per_epoch : steps;
+}
+
+enum zo_status zo_setup_trainer(const struct zo_setup *setup,
+                                struct zo_trainer **trainer_out)
+{
+    const struct zo_trainer_options options = {
+        .config = &setup->config,
+        .model = &setup->model,
+        .devices = &setup->devices,
+        .batches = setup->batches,
+        .eval_batches = setup->eval_batches,
+        .evaluates_only = setup->options->command == ZO_COMMAND_EVAL,
+        .bounds = setup->bounds,
+        .positions_max = setup->positions_max,
+        .first_step = 1,
+        .last_step = setup->total_steps,
+        .eval_every = eval_interval(setup),
+        .gpu_memory_bytes = setup->gpu_memory_bytes,
+        .host_memory_bytes = setup->host_memory_bytes,
+    };
+
+    return zo_trainer_open(&options, trainer_out);
+}

@@ -1,0 +1,58 @@
+/*
+ * A run, set up from the options: what train, plan and eval share.
+ *
+ * Row 8.  Opens in an order in which the cheapest mistake is found first:
+ * model configuration, devices, DeepSpeed JSON, rows, and then the plan.
+ */
+#ifndef ZO_SRC_CLI_SETUP_H
+#define ZO_SRC_CLI_SETUP_H
+
+#include "config/run_config.h"
+#include "src/cli/cli.h"
+#include "src/data/batches.h"
+#include "src/data/dataset.h"
+#include "src/data/tokenizer.h"
+#include "src/train/trainer.h"
+
+ZO_C_BEGIN
+
+/* All zero is empty; ended with zo_setup_close() at any point. */
+struct zo_setup {
+    const struct zo_options *options; /* borrowed */
+    struct zo_model_config model;
+    char *model_folder; /* owned; NULL: a preset */
+    struct zo_devices devices;
+    struct zo_run_config config;
+    struct zo_tokenizer *tokenizer;
+    struct zo_dataset *data, *eval_data;       /* NULL: not named */
+    struct zo_batches *batches, *eval_batches; /* likewise */
+    struct zo_batches_bounds bounds;           /* of both */
+    int64_t positions_max;
+    int64_t steps_per_epoch, total_steps;
+    uint64_t gpu_memory_bytes, host_memory_bytes; /* budgets */
+};
+
+/*
+ * Opens everything the options name.  train needs --data; plan does without:
+ * its rows are then full ones of --max-length tokens; eval's --data are the
+ * rows to evaluate.
+ */
+enum zo_status zo_setup_open(const struct zo_options *options,
+                             struct zo_notes *notes,
+                             struct zo_setup *setup) ZO_MUST_CHECK;
+void zo_setup_close(struct zo_setup *setup); /* NULL is allowed */
+
+/* The trainer that fits; as zo_trainer_open(). */
+enum zo_status zo_setup_trainer(const struct zo_setup *setup,
+                                struct zo_trainer **trainer_out) ZO_MUST_CHECK;
+
+/* The plan as a table for people, or with `json` as one JSON object. */
+void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
+                       const struct zo_trainer *trainer);
+enum zo_status
+zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
+                       const struct zo_trainer *trainer) ZO_MUST_CHECK;
+
+ZO_C_END
+
+#endif

@@ -1,0 +1,281 @@
+/*
+ * zero-offload train: from rows and a model to a trained model.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/memory.h"
+#include "src/checkpoint/disk_file.h"
+#include "src/cli/cli.h"
+#include "src/cli/setup.h"
+#include "src/cli/signals.h"
+#include "src/train/progress.h"
+
+/* What a run needs beside its setup. */
+struct run {
+    struct zo_cli *cli;
+    struct zo_setup setup;
+    struct zo_trainer *trainer;
+    struct zo_model_dir *dir;
+    struct zo_metrics *metrics;
+    struct zo_progress progress;
+    char *model_path, *best_path, *metrics_path; /* owned; in --output */
+    enum zo_dtype source_dtype;
+    bool has_inv_freq;
+};
+
+/* ---- before anything is allocated ---------------------------------------- */
+
+static enum zo_status make_output(struct run *run)
+{
+    const struct zo_options *options = run->setup.options;
+    struct stat info;
+
+    if (mkdir(options->output, 0777) != 0 && errno != EEXIST) {
+        return ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "--output %s: %s",
+                              options->output, strerror(errno));
+    }
+    if (stat(options->output, &info) != 0 || !S_ISDIR(info.st_mode)) {
+        return ZO_FAIL(ZO_E_USAGE, "--output %s: not a directory",
+                       options->output);
+    }
+    if (access(options->output, W_OK | X_OK) != 0) {
+        return ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "--output %s: %s",
+                              options->output, strerror(errno));
+    }
+    ZO_TRY(zo_disk_join(options->output, "model", &run->model_path));
+    ZO_TRY(zo_disk_join(options->output, "best", &run->best_path));
+    ZO_TRY(zo_disk_join(options->output, "metrics.jsonl", &run->metrics_path));
+    if (stat(run->model_path, &info) == 0 && !options->overwrite) {
+        return ZO_FAIL(ZO_E_USAGE,
+                       "--output %s holds the model of an earlier run; name "
+                       "another directory, or say --overwrite",
+                       options->output);
+    }
+    return ZO_OK;
+}
+
+static enum zo_status open_model(struct run *run)
+{
+    const struct zo_setup *setup = &run->setup;
+    size_t index = 0;
+
+    ZO_TRY(
+        zo_model_dir_open(setup->options->model, &run->cli->notes, &run->dir));
+    if (!zo_model_dir_dtype(run->dir, &run->source_dtype)) {
+        return ZO_FAIL(ZO_E_CORRUPT,
+                       "%s: holds no tensor in fp32, bf16 or fp16",
+                       setup->options->model);
+    }
+    run->has_inv_freq = zo_model_dir_find(
+        run->dir, "transformer.rotary_pos_emb.inv_freq", &index);
+    return ZO_OK;
+}
+
+/* Everything that can be refused is, before memory is taken. */
+static enum zo_status prepare(struct run *run)
+{
+    struct zo_cli *cli = run->cli;
+    const struct zo_options *options = run->setup.options;
+    enum zo_status status;
+
+    if (options->output == NULL && !options->dry_run) {
+        return ZO_FAIL(ZO_E_USAGE, "train needs --output DIR");
+    }
+    ZO_TRY(zo_setup_open(options, &cli->notes, &run->setup));
+    ZO_TRY(open_model(run));
+    if (!options->dry_run) {
+        ZO_TRY(make_output(run));
+    }
+    ZO_TRY(zo_run_config_describe(&run->setup.config, &cli->notes));
+    zo_cli_print_notes(cli);
+    status = zo_setup_trainer(&run->setup, &run->trainer);
+    if (run->trainer != NULL) {
+        zo_cli_print_plan(status == ZO_OK ? cli->out : cli->err, &run->setup,
+                          run->trainer);
+    }
+    return status;
+}
+
+/* ---- while it runs ---------------------------------------------------------
+ */
+
+static enum zo_status write_model(struct run *run, const char *path)
+{
+    const struct zo_setup *setup = &run->setup;
+    const struct zo_weights weights = zo_trainer_weights(run->trainer);
+    const struct zo_weights_export export_ = {
+        .path = path,
+        .source_path = setup->model_folder,
+        .dtype = run->source_dtype,
+        .has_inv_freq = run->has_inv_freq,
+        .replace = true,
+    };
+    struct zo_model_written written = {0};
+
+    ZO_TRY(zo_weights_write(&weights, &export_, &run->cli->notes, &written));
+    for (size_t i = 0; i < written.py_count; i++) {
+        const enum zo_status status = zo_note_add(
+            &run->cli->notes, ZO_NOTE_INFO,
+            "copied %s from the source, unchecked: it is code that other "
+            "tools may run",
+            written.py_files[i]);
+
+        if (status != ZO_OK) {
+            zo_model_written_fini(&written);
+            return status;
+        }
+    }
+    zo_model_written_fini(&written);
+    return ZO_OK;
+}
+
+static enum zo_status on_step(void *context,
+                              const struct zo_step_metrics *metrics)
+{
+    struct run *run = context;
+
+    zo_progress_step(&run->progress, metrics);
+    return zo_metrics_step(run->metrics, metrics);
+}
+
+static enum zo_status on_eval(void *context,
+                              const struct zo_eval_metrics *metrics)
+{
+    struct run *run = context;
+
+    zo_progress_eval(&run->progress, metrics);
+    ZO_TRY(zo_metrics_eval(run->metrics, metrics));
+    if (run->setup.options->keep_best && metrics->is_best) {
+        ZO_TRY(write_model(run, run->best_path));
+    }
+    return ZO_OK;
+}
+
+static bool wants_stop(void *context)
+{
+    (void)context;
+    return zo_signals_caught() != 0;
+}
+
+static void write_machine(struct zo_jsonl *json, const void *context)
+{
+    const struct run *run = context;
+    const struct zo_machine *machine = &run->setup.devices.machine;
+
+    zo_jsonl_text(json, "backend", machine->device_ops->kind);
+    zo_jsonl_int(json, "threads", run->setup.devices.threads);
+    zo_jsonl_array_begin(json, "devices");
+    for (int d = 0; d < machine->device_count; d++) {
+        zo_jsonl_text(
+            json, NULL,
+            machine->device_ops->info(machine->devices[d])->description);
+    }
+    zo_jsonl_array_end(json);
+}
+
+static void write_fingerprints(struct zo_jsonl *json, const void *context)
+{
+    const struct run *run = context;
+
+    zo_jsonl_uint(json, "data", zo_dataset_fingerprint(run->setup.data));
+}
+
+static enum zo_status open_metrics(struct run *run)
+{
+    const struct zo_metrics_options options = {
+        .path = run->metrics_path,
+        .second_path = run->setup.options->metrics,
+    };
+    const struct zo_run_metrics metrics = {
+        .version = PACKAGE_VERSION,
+        .config = zo_metrics_run_config,
+        .config_context = &run->setup.config,
+        .machine = write_machine,
+        .machine_context = run,
+        .fingerprints = write_fingerprints,
+        .fingerprints_context = run,
+    };
+
+    ZO_TRY(zo_metrics_open(&options, &run->metrics));
+    return zo_metrics_run(run->metrics, &metrics);
+}
+
+static void open_progress(struct run *run)
+{
+    const struct zo_run_config *config = &run->setup.config;
+    const struct zo_progress_options options = {
+        .file = run->cli->out,
+        .is_terminal = isatty(fileno(run->cli->out)) != 0,
+        .has_loss_scale = config->dtype == ZO_F16,
+        .has_clipping = config->gradient_clipping > 0.0,
+        .logging_steps = config->steps_per_print,
+        .first_step = 1,
+        .total_steps = run->setup.total_steps,
+    };
+
+    zo_progress_init(&run->progress, &options);
+}
+
+static enum zo_status run_steps(struct run *run)
+{
+    const struct zo_trainer_watch watch = {
+        .context = run,
+        .on_step = on_step,
+        .on_eval = on_eval,
+        .wants_stop = wants_stop,
+    };
+    const struct zo_weights weights = zo_trainer_weights(run->trainer);
+    int64_t steps = 0;
+    enum zo_status status;
+
+    ZO_TRY(zo_weights_load(&weights, run->dir, &run->cli->notes));
+    zo_cli_print_notes(run->cli);
+    zo_signals_catch();
+    status = zo_trainer_run(run->trainer, &watch, &steps);
+    zo_progress_break(&run->progress);
+    ZO_TRY(status);
+    run->cli->stopped_by = zo_signals_caught();
+    if (run->cli->stopped_by != 0) {
+        (void)fprintf(run->cli->out,
+                      "stopped by %s after step %" PRId64
+                      "; writing the model\n",
+                      zo_signals_name(run->cli->stopped_by), steps);
+    }
+    ZO_TRY(write_model(run, run->model_path));
+    (void)fprintf(run->cli->out, "the model is in %s\n", run->model_path);
+    return ZO_OK;
+}
+
+static enum zo_status train(struct run *run)
+{
+    ZO_TRY(prepare(run));
+    if (run->setup.options->dry_run) {
+        (void)fprintf(run->cli->out, "dry run: nothing was trained\n");
+        return ZO_OK;
+    }
+    (void)fflush(run->cli->out);
+    ZO_TRY(zo_trainer_start(run->trainer));
+    ZO_TRY(open_metrics(run));
+    open_progress(run);
+    return run_steps(run);
+}
+
+enum zo_status zo_cli_train(struct zo_cli *cli,
+                            const struct zo_options *options)
+{
+    struct run run = {.cli = cli, .setup = {.options = options}};
+    const enum zo_status status = train(&run);
+
+    zo_metrics_close(run.metrics);
+    zo_trainer_close(run.trainer);
+    zo_model_dir_close(run.dir);
+    zo_setup_close(&run.setup);
+    zo_free(run.model_path);
+    zo_free(run.best_path);
+    zo_free(run.metrics_path);
+    return status;
+}

@@ -1,0 +1,105 @@
+/*
+ * The trainer: a run from its first step to its last.
+ *
+ * Row 7.  Everything runs through schedules.  Life cycle: open builds the
+ * program and plans, without allocating what it plans; start allocates; load;
+ * run; write; close.  One thread.
+ */
+#ifndef ZO_SRC_TRAIN_TRAINER_H
+#define ZO_SRC_TRAIN_TRAINER_H
+
+#include "config/run_config.h"
+#include "offload/planner.h"
+#include "src/data/batches.h"
+#include "src/train/decide.h"
+#include "src/train/devices.h"
+#include "src/train/metrics.h"
+#include "src/train/weights.h"
+
+ZO_C_BEGIN
+
+struct zo_trainer; /* opaque */
+
+struct zo_trainer_options {
+    const struct zo_run_config *config;  /* borrowed; finished */
+    const struct zo_model_config *model; /* borrowed */
+    const struct zo_devices *devices;    /* borrowed */
+    struct zo_batches *batches;          /* borrowed; NULL: plan alone */
+    struct zo_batches *eval_batches;     /* borrowed; NULL: no evaluation */
+    struct zo_batches_bounds bounds;     /* of both */
+    int64_t positions_max;               /* of the longest row */
+    int64_t first_step, last_step;       /* from 1 */
+    int64_t eval_every;                  /* steps; 0: after the last alone */
+    bool evaluates_only; /* weights and eval_batches; run() may not be called */
+    uint64_t gpu_memory_bytes;  /* budget a device; 0: none to keep to */
+    uint64_t host_memory_bytes; /* likewise */
+    /* For tests. */
+    bool is_serial, poisons;
+    uint64_t fail_at_op;
+};
+
+/*
+ * Builds and plans.  Of what backward may keep or recompute, the fastest that
+ * fits the budgets is taken; config->activations can name it instead.
+ *
+ *   ZO_E_FIT     nothing fits; *trainer_out is set all the same, so that the
+ *                plan can be printed: close it
+ *   ZO_E_NOMEM   no memory for the schedule
+ */
+enum zo_status zo_trainer_open(const struct zo_trainer_options *options,
+                               struct zo_trainer **trainer_out) ZO_MUST_CHECK;
+void zo_trainer_close(struct zo_trainer *trainer); /* NULL is allowed */
+
+const struct zo_build *zo_trainer_build(const struct zo_trainer *trainer);
+struct zo_glm *zo_trainer_glm(const struct zo_trainer *trainer);
+
+/* Bytes beside the arena that a device's libraries hold. */
+uint64_t zo_trainer_own_bytes(const struct zo_trainer *trainer, int device);
+
+/* Allocates, touches and clears everything.  As zo_executor_open(). */
+enum zo_status zo_trainer_start(struct zo_trainer *trainer) ZO_MUST_CHECK;
+
+/* The weights, for loading, writing and tests; nothing may be under way. */
+struct zo_weights zo_trainer_weights(const struct zo_trainer *trainer);
+
+/* What a run tells while it goes; entries may be NULL. */
+struct zo_trainer_watch {
+    void *context;
+    enum zo_status (*on_step)(void *context,
+                              const struct zo_step_metrics *metrics);
+    /* Nothing is under way: weights may be written. */
+    enum zo_status (*on_eval)(void *context,
+                              const struct zo_eval_metrics *metrics);
+    bool (*wants_stop)(void *context); /* asked before each step */
+};
+
+/*
+ * Runs first_step to last_step, evaluating (given eval_batches) every
+ * eval_every steps and after the last; stops early, in good order, when asked
+ * to.  Behind it every update has run.  *steps_out is the last step that was
+ * done.
+ *
+ *   ZO_E_NUMERIC   as zo_decide()
+ *   ZO_E_DATA      a step has no label
+ *   and what operations and the watch return
+ */
+enum zo_status zo_trainer_run(struct zo_trainer *trainer,
+                              const struct zo_trainer_watch *watch,
+                              int64_t *steps_out) ZO_MUST_CHECK;
+
+/* Loss over all of eval_batches.  step and is_best are left to the caller. */
+enum zo_status
+zo_trainer_evaluate(struct zo_trainer *trainer,
+                    struct zo_eval_metrics *metrics_out) ZO_MUST_CHECK;
+
+/*
+ * For tests: the gradient of a parameter in the last step, fp32, from the
+ * first device.
+ */
+enum zo_status zo_trainer_gradient(const struct zo_trainer *trainer,
+                                   size_t parameter,
+                                   float *target) ZO_MUST_CHECK;
+
+ZO_C_END
+
+#endif

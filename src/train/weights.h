@@ -1,0 +1,69 @@
+/*
+ * Between model directories and the states on the devices.
+ *
+ * Row 7.  Streams: a piece of a tensor at a time, never a tensor whole.
+ */
+#ifndef ZO_SRC_TRAIN_WEIGHTS_H
+#define ZO_SRC_TRAIN_WEIGHTS_H
+
+#include "offload/builder.h"
+#include "src/base/notes.h"
+#include "src/checkpoint/model_dir.h"
+#include "src/checkpoint/model_dir_writer.h"
+#include "src/model/glm.h"
+
+ZO_C_BEGIN
+
+/* Where the weights of a unit on a device lie; the rest may be absent. */
+struct zo_weight_home {
+    zo_buffer_id weights;
+    zo_buffer_id remainder; /* bf16 master, or ZO_NO_BUFFER */
+    zo_buffer_id master;    /* fp16 master, or ZO_NO_BUFFER */
+};
+
+/* Where a program keeps its weights: training, or decoding. */
+struct zo_weights {
+    struct zo_glm *glm;           /* borrowed */
+    struct zo_executor *executor; /* borrowed; nothing under way */
+    const struct zo_build *train; /* borrowed; or NULL: */
+    const struct zo_decode_build *decode;
+    enum zo_dtype type;
+    int device_count;
+};
+
+/*
+ * Checks that the directory holds the model, and loads it to every device.
+ *
+ *   ZO_E_CORRUPT   a tensor is missing or has another shape
+ *   ZO_E_NUMERIC   a weight is not finite, or overflows the type
+ */
+enum zo_status zo_weights_load(const struct zo_weights *weights,
+                               const struct zo_model_dir *dir,
+                               struct zo_notes *notes) ZO_MUST_CHECK;
+
+/*
+ * Writes the weights as a model directory, from the masters, with the other
+ * files of source_path (may be NULL).  As zo_model_dir_write().
+ */
+struct zo_weights_export {
+    const char *path;
+    const char *source_path; /* or NULL */
+    enum zo_dtype dtype;     /* of the files */
+    bool has_inv_freq;       /* the constant that official files hold too */
+    bool replace;
+};
+enum zo_status zo_weights_write(
+    const struct zo_weights *weights, const struct zo_weights_export *export_,
+    struct zo_notes *notes, struct zo_model_written *written_out) ZO_MUST_CHECK;
+
+/*
+ * Elements of a parameter's master as fp32, from the first device: for
+ * writing and for tests.
+ */
+enum zo_status zo_weights_read(const struct zo_weights *weights,
+                               size_t parameter, int64_t first_elem,
+                               int64_t elem_count, float *target) ZO_MUST_CHECK;
+
+ZO_C_END
+
+#endif
