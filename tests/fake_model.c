@@ -9,7 +9,12 @@
 #include "src/device/stream_host.h"
 #include "tests/offload_help.h"
 
-enum { BOUNDARY_BYTES = 72, BATCH_BYTES = 40, INNER_BYTES = 96 };
+enum {
+    BOUNDARY_BYTES = 72,
+    BATCH_BYTES = 40,
+    INNER_BYTES = 96,
+    CACHE_BYTES = 60
+};
 
 /* ---- the model's operations ---------------------------------------------- */
 
@@ -117,6 +122,7 @@ static enum zo_status emit_inner(const struct fake_model *model,
                 whole(emit, model->table[emit->device], ZO_READ),
                 whole_if(emit, emit->input, ZO_READ),
                 tensor_of(model, emit, 0, emit->weights, bytes, ZO_READ),
+                whole_if(emit, emit->cache, ZO_READ_WRITE),
                 whole(emit, model->workspace[emit->device], ZO_WRITE),
                 whole(emit, *id, ZO_WRITE));
 }
@@ -136,6 +142,10 @@ static enum zo_status forward(void *context, const struct zo_emit *emit)
     ZO_TRY(emit_inner(model, emit, &inner));
     if (emit->trains) {
         *kept_of(model, emit) = inner;
+    }
+    if (emit->logits != ZO_NO_BUFFER && emit->output == ZO_NO_BUFFER) {
+        return EMIT(emit, "logits", help_mix, whole(emit, inner, ZO_READ),
+                    whole(emit, emit->logits, ZO_WRITE));
     }
     if (emit->output == ZO_NO_BUFFER) { /* evaluation: the last unit */
         return EMIT(
@@ -388,7 +398,7 @@ static enum zo_status decide(void *context, const struct zo_measured *measured,
     return ZO_OK;
 }
 
-static void make_units(struct fake_model *model)
+static enum zo_status make_units(struct fake_model *model)
 {
     static const char *const names[FAKE_UNITS_MAX] = {"unit 0", "unit 1",
                                                       "unit 2", "unit 3"};
@@ -407,7 +417,9 @@ static void make_units(struct fake_model *model)
         }
         model->units[u] = (struct zo_unit){
             .name = names[u], .tensors = model->tensors[u], .tensor_count = 2};
+        ZO_TRY(zo_unit_layout(&model->units[u], model->shape.devices));
     }
+    return ZO_OK;
 }
 
 enum zo_status fake_model_build(const struct fake_shape *shape,
@@ -424,6 +436,7 @@ enum zo_status fake_model_build(const struct fake_shape *shape,
         .decides = shape->decides,
         .keep = shape->keep,
         .has_evaluation = shape->has_evaluation,
+        .evaluates_only = shape->evaluates_only,
         .bucket_elems = shape->bucket_elems,
         .tokens_max = 64,
         .labels_max = FAKE_LABELS_MAX,
@@ -436,11 +449,31 @@ enum zo_status fake_model_build(const struct fake_shape *shape,
     };
 
     *model = (struct fake_model){.shape = *shape};
-    make_units(model);
-    for (int u = 0; u < shape->units; u++) {
-        ZO_TRY(zo_unit_layout(&model->units[u], shape->devices));
-    }
+    ZO_TRY(make_units(model));
     return zo_build_train(&options, &model->build);
+}
+
+enum zo_status fake_model_build_decode(const struct fake_shape *shape,
+                                       bool has_cache, struct fake_model *model)
+{
+    const struct zo_decode_options options = {
+        .units = model->units,
+        .unit_count = shape->units,
+        .type = shape->type,
+        .token_bytes = BOUNDARY_BYTES,
+        .tokens_max = 5,
+        .labels_max = 2,
+        .vocab = 7,
+        .cache_bytes = has_cache ? CACHE_BYTES : 0,
+        .batch_bytes = BATCH_BYTES,
+        .kernel_ops = &fake_kernels,
+        .model_ops = &fake_model_ops,
+        .model = model,
+    };
+
+    *model = (struct fake_model){.shape = *shape};
+    ZO_TRY(make_units(model));
+    return zo_build_decode(&options, &model->decode);
 }
 
 /* ---- running ------------------------------------------------------------- */
@@ -491,42 +524,47 @@ int fake_model_list(const struct fake_model *model, char list)
                          : model->build.tail_schedule;
 }
 
-/* Random batches, and a record that says whether an update is due. */
-static void fill_records(const struct fake_model *model,
-                         struct zo_executor *executor, int slot, int index,
-                         bool has_update)
+/* Random counts, and the scalars of an update. */
+static void fill_record(struct zo_executor *executor, zo_buffer_id id, int slot,
+                        int index, int parts, bool has_update)
 {
-    const struct zo_build *build = &model->build;
-    const uint64_t key = zo_random_key((uint64_t)index, "records");
-    struct zo_step_record *record =
-        zo_executor_address(executor, build->record, slot);
-    unsigned char *batch =
-        zo_executor_address(executor, build->batch_host, slot);
+    const uint64_t key = zo_random_key((uint64_t)index, "record");
+    struct zo_step_record *record = zo_executor_address(executor, id, slot);
 
-    memset(record, 0, build->program.buffers[build->record].bytes);
+    memset(record, 0,
+           sizeof(*record) + (size_t)parts * sizeof(record->counts[0]));
     record->step = index + 1;
     record->has_update = has_update;
     record->update = scalars_of(0.5 + zo_random_uniform(key, 0));
-    for (int i = 0; i < model->shape.micros * model->shape.devices; i++) {
+    for (int i = 0; i < parts; i++) {
         record->counts[i].tokens =
             (int32_t)zo_random_bits(key, 1 + (uint64_t)i) & 0xff;
     }
-    for (uint64_t i = 0; i < build->program.buffers[build->batch_host].bytes;
-         i++) {
-        batch[i] = (unsigned char)zo_random_bits(key, 100 + i);
+}
+
+static void fill_batch(struct zo_executor *executor, zo_buffer_id id, int slot,
+                       int index, int parts)
+{
+    const uint64_t key = zo_random_key((uint64_t)index, "batch");
+    unsigned char *batch = zo_executor_address(executor, id, slot);
+
+    for (uint64_t i = 0; i < (uint64_t)parts * BATCH_BYTES; i++) {
+        batch[i] = (unsigned char)zo_random_bits(key, i);
     }
 }
 
 static enum zo_status start_all(const struct fake_model *model,
                                 struct zo_executor *executor, const char *lists)
 {
+    const int parts = model->shape.micros * model->shape.devices;
     bool has_update = false;
 
     for (int i = 0; lists[i] != '\0'; i++) {
         int slot;
 
         ZO_TRY(zo_executor_acquire(executor, &slot));
-        fill_records(model, executor, slot, i, has_update);
+        fill_record(executor, model->build.record, slot, i, parts, has_update);
+        fill_batch(executor, model->build.batch_host, slot, i, parts);
         ZO_TRY(zo_executor_start(executor, fake_model_list(model, lists[i]),
                                  NULL));
         has_update = lists[i] == 's'; /* any other list took it */
@@ -541,6 +579,38 @@ enum zo_status fake_model_run(const struct fake_model *model,
 
     zo_memory_freeze(true);
     status = start_all(model, executor, lists);
+    zo_memory_freeze(false);
+    return status;
+}
+
+static enum zo_status start_decoding(const struct fake_model *model,
+                                     struct zo_executor *executor,
+                                     const char *lists)
+{
+    const struct zo_decode_build *build = &model->decode;
+
+    for (int i = 0; lists[i] != '\0'; i++) {
+        int slot;
+
+        ZO_TRY(zo_executor_acquire(executor, &slot));
+        fill_record(executor, build->record, slot, i, 1, false);
+        fill_batch(executor, build->batch_host, slot, i, 1);
+        ZO_TRY(zo_executor_start(executor,
+                                 lists[i] == 'p' ? build->prompt_schedule
+                                                 : build->token_schedule,
+                                 NULL));
+    }
+    return zo_executor_drain(executor);
+}
+
+enum zo_status fake_model_run_decode(const struct fake_model *model,
+                                     struct zo_executor *executor,
+                                     const char *lists)
+{
+    enum zo_status status;
+
+    zo_memory_freeze(true);
+    status = start_decoding(model, executor, lists);
     zo_memory_freeze(false);
     return status;
 }

@@ -23,7 +23,7 @@ struct fake_shape {
     int devices, micros, pass_micros;
     enum zo_dtype type, comm_type;
     enum zo_keep keep;
-    bool decides, has_evaluation;
+    bool decides, has_evaluation, evaluates_only;
     int64_t bucket_elems;
 };
 
@@ -34,11 +34,18 @@ struct fake_model {
     zo_buffer_id table[ZO_DEVICES_MAX], workspace[ZO_DEVICES_MAX];
     zo_buffer_id kept[FAKE_UNITS_MAX][FAKE_MICROS_MAX][ZO_DEVICES_MAX];
     struct zo_build build; /* may not be moved */
+    struct zo_decode_build decode;
 };
 
 /* Builds its program; ended with zo_build_fini(&model->build). */
 enum zo_status fake_model_build(const struct fake_shape *shape,
                                 struct fake_model *model);
+
+/* The program of decoding on one device, with a cache or without; ended with
+ * zo_decode_build_fini(&model->decode). */
+enum zo_status fake_model_build_decode(const struct fake_shape *shape,
+                                       bool has_cache,
+                                       struct fake_model *model);
 
 /* The operations that the builder uses, in plain C. */
 extern const struct zo_kernel_ops fake_kernels;
@@ -53,6 +60,11 @@ enum zo_status fake_model_load(const struct fake_model *model,
  */
 enum zo_status fake_model_run(const struct fake_model *model,
                               struct zo_executor *executor, const char *lists);
+
+/* The same for decoding: 'p' a prompt, 't' a token. */
+enum zo_status fake_model_run_decode(const struct fake_model *model,
+                                     struct zo_executor *executor,
+                                     const char *lists);
 
 /* The schedule of 's', 'e' or 't'. */
 int fake_model_list(const struct fake_model *model, char list);
