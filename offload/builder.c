@@ -327,7 +327,7 @@ static enum zo_status finish_together(const struct zo_lister *lister, int u)
                                               ZO_TENSOR_ALIGN_ELEMS),
                          unit->shard_elems)
             : unit->shard_elems;
-    struct zo_access accesses[5 * ZO_DEVICES_MAX];
+    struct zo_access accesses[ZO_OP_ACCESSES_MAX];
     const struct zo_op op = {
         .name = "gradient reduction",
         .run = zo_build_run_reduce,

@@ -11,7 +11,6 @@
 #include "offload/order.h"
 
 #define ZO_OP_NAMES_MAX    128 /* kinds of operations that are timed */
-#define ZO_OP_ACCESSES_MAX 256
 
 enum zo_instance_state {
     ZO_INSTANCE_WAITING,
@@ -96,6 +95,12 @@ zo_instance_op(const struct zo_executor *executor,
 /* Resolves the accesses of an instance into at[ZO_OP_ACCESSES_MAX]. */
 void zo_executor_resolve(struct zo_executor *executor,
                          const struct zo_instance *instance, void **at);
+
+/* Counts an operation that is about to run, and fails the one that a test
+ * has chosen. */
+enum zo_status
+zo_executor_count(struct zo_executor *executor,
+                  const struct zo_instance *instance) ZO_MUST_CHECK;
 
 /* Records the calling thread's failure as the run's first, if it is. */
 void zo_executor_fail(struct zo_executor *executor);

@@ -176,9 +176,7 @@ static enum zo_status run_alone(struct zo_executor *executor,
                                     lane == NULL ? NULL : lane->streams};
     int64_t started_ns;
 
-    if (++executor->issued_ops == executor->options.fail_at_op) {
-        return ZO_FAIL(ZO_E_INJECTED, "%s: failed by a test", op->name);
-    }
+    ZO_TRY(zo_executor_count(executor, instance));
     zo_executor_resolve(executor, instance, at);
     started_ns = zo_clock_ns();
     ZO_TRY(op->run(&call));

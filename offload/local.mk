@@ -24,9 +24,16 @@ libzo_a_SOURCES += \
 	offload/unit.h
 
 check_PROGRAMS += \
+	tests/test_executor \
 	tests/test_layout \
 	tests/test_order \
+	tests/test_poison \
+	tests/test_schedule_fuzz \
 	tests/test_unit
 offload_help = tests/offload_help.c tests/offload_help.h
+tests_test_executor_SOURCES = tests/test_executor.c $(offload_help)
 tests_test_layout_SOURCES = tests/test_layout.c $(offload_help)
 tests_test_order_SOURCES = tests/test_order.c $(offload_help)
+tests_test_poison_SOURCES = tests/test_poison.c $(offload_help)
+tests_test_schedule_fuzz_SOURCES = tests/test_schedule_fuzz.c \
+	tests/fake_model.c tests/fake_model.h $(offload_help)

@@ -102,6 +102,7 @@ enum zo_status zo_schedule_add(struct zo_program *program, int schedule,
     struct zo_op *added;
 
     ZO_ASSERT(!program->is_laid_out);
+    ZO_ASSERT(access_count <= ZO_OP_ACCESSES_MAX);
     ZO_TRY(zo_grow(&list->ops, list->op_count, &list->op_capacity,
                    sizeof(list->ops[0]), "a schedule's operations"));
     for (size_t i = 0; i < access_count; i++) {

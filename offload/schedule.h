@@ -104,6 +104,9 @@ struct zo_access {
     uint64_t offset, bytes;
 };
 
+/* Of one operation: a reduction has five a device. */
+#define ZO_OP_ACCESSES_MAX (5 * ZO_DEVICES_MAX)
+
 struct zo_op;
 
 /* What runs operations: the tables and what they opened. */

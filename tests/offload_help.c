@@ -83,7 +83,7 @@ void help_mix_add(struct help_mix_args *args, enum zo_access_mode mode,
     args->at[args->count++] = at;
 }
 
-void help_mix_bytes(const struct help_mix_args *args)
+uint64_t help_hash(const struct help_mix_args *args)
 {
     uint64_t hash = args->seed ^ 0xcbf29ce484222325u;
 
@@ -96,6 +96,13 @@ void help_mix_bytes(const struct help_mix_args *args)
             }
         }
     }
+    return hash;
+}
+
+void help_mix_bytes(const struct help_mix_args *args)
+{
+    const uint64_t hash = help_hash(args);
+
     for (uint32_t a = 0; a < args->count; a++) {
         unsigned char *bytes = args->at[a];
 

@@ -64,6 +64,8 @@ struct help_mix_args {
 };
 void help_mix_add(struct help_mix_args *args, enum zo_access_mode mode,
                   void *at, uint64_t bytes);
+/* Of the bytes that are read, and the seed. */
+uint64_t help_hash(const struct help_mix_args *args);
 void help_mix_bytes(const struct help_mix_args *args);
 /* The accesses of an operation whose context and args are as above. */
 struct help_mix_args help_mix_args_of(const struct zo_op_call *call);

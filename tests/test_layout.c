@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "offload/layout.h"
+#include "offload/planner.h"
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 #include "tests/offload_help.h"
@@ -298,8 +299,8 @@ static struct help_shape shape_of(uint64_t seed)
     return (struct help_shape){.seed = seed,
                                .devices = 1 + (int)(seed % 3),
                                .lists = 1 + (int)(seed % 2),
-                               .ops_max = 12,
-                               .bytes_max = 900,
+                               .ops_max = 16,
+                               .bytes_max = seed % 4 < 2 ? 900 : 9000,
                                .has_nvme = true};
 }
 
@@ -321,6 +322,92 @@ static void test_random(void)
         zo_program_fini(&program);
     }
     TAP_CHECK(arenas < sum);
+}
+
+/* ---- the plan, read off the layout --------------------------------------- */
+
+/* Bytes of an arena that are alive during an operation; persistent at -1. */
+static uint64_t alive_bytes(const struct zo_program *program,
+                            const struct zo_plan_arena *arena, int list,
+                            int64_t op)
+{
+    uint64_t bytes = 0;
+
+    for (zo_buffer_id id = 0; id < program->buffer_count; id++) {
+        const struct zo_buffer *buffer = &program->buffers[id];
+        int64_t begin = INT64_MAX, end = -1;
+
+        if (buffer->schedule >= 0) {
+            lifetime_of(program, id, &begin, &end);
+        }
+        if (buffer->tier == arena->tier && buffer->device == arena->device &&
+            buffer->schedule == list &&
+            (list == -1 || (begin <= op && op <= end))) {
+            bytes += stored_bytes(buffer);
+        }
+    }
+    return bytes;
+}
+
+/* The most that is alive during an operation; *named_out, during one of the
+ * name that the plan gives. */
+static uint64_t most_alive(const struct zo_program *program,
+                           const struct zo_plan_arena *arena,
+                           uint64_t *named_out)
+{
+    uint64_t most = 0;
+
+    *named_out = 0;
+    for (int list = 0; list < program->schedule_count; list++) {
+        const struct zo_schedule *schedule = &program->schedules[list];
+
+        for (size_t op = 0; op < schedule->op_count; op++) {
+            const uint64_t bytes =
+                alive_bytes(program, arena, list, (int64_t)op);
+
+            most = bytes > most ? bytes : most;
+            if (arena->op != NULL && bytes > *named_out &&
+                strcmp(schedule->ops[op].name, arena->op) == 0 &&
+                strcmp(schedule->name, arena->schedule) == 0) {
+                *named_out = bytes;
+            }
+        }
+    }
+    return most;
+}
+
+static void check_plan(const struct zo_program *program, enum zo_tier tier,
+                       int device)
+{
+    struct zo_plan_arena arena;
+    uint64_t used = 0, most, named;
+
+    zo_plan_arena(program, tier, device, &arena);
+    TAP_CHECK_INT(arena.total_bytes, program->arena_bytes[tier][device]);
+    TAP_CHECK_INT(arena.persistent_bytes, alive_bytes(program, &arena, -1, 0));
+    for (int purpose = 0; purpose < ZO_PURPOSES; purpose++) {
+        used += arena.purposes[purpose];
+    }
+    TAP_CHECK_INT(used + arena.unused_bytes, arena.total_bytes);
+    most = most_alive(program, &arena, &named);
+    TAP_CHECK_INT(used, arena.persistent_bytes + most);
+    TAP_CHECK_INT(named, most);
+}
+
+static void test_plan(void)
+{
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        const struct help_shape shape = shape_of(seed);
+        struct zo_program program;
+
+        TAP_CHECK_INT(help_program(&shape, &program), ZO_OK);
+        for (int d = 0; d < shape.devices; d++) {
+            check_plan(&program, ZO_TIER_GPU, d);
+        }
+        check_plan(&program, ZO_TIER_CPU, 0);
+        check_plan(&program, ZO_TIER_NVME, 0);
+        zo_program_fini(&program);
+    }
 }
 
 static void test_deterministic(void)
@@ -374,6 +461,7 @@ int main(void)
         {"what no operation uses takes nothing", test_unused},
         {"an arena beyond 2^62 bytes does not fit, by name", test_too_large},
         {"no two buffers that are alive together overlap", test_random},
+        {"a plan adds up to the arena, at its fullest moment", test_plan},
         {"the same program gets the same layout", test_deterministic},
         {"each failed allocation is clean", test_failed_allocations},
     };
