@@ -24,4 +24,8 @@ check_PROGRAMS += \
 	tests/test_loss_scaler \
 	tests/test_lr_schedule \
 	tests/test_metrics \
-	tests/test_progress
+	tests/test_progress \
+	tests/test_vectors
+tiny_run = tests/tiny_run.c tests/tiny_run.h tests/model_fixtures.c \
+	tests/model_fixtures.h
+tests_test_vectors_SOURCES = tests/test_vectors.c $(tiny_run)
