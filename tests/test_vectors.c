@@ -9,51 +9,6 @@
 #include "src/train/decoder.h"
 #include "tests/tiny_run.h"
 
-#define NO_VECTORS "the shared folder's vectors are not there"
-
-/* ---- the two tiny models ----------------------------------------------------
- */
-
-/* A model, and its case with labels. */
-struct vectors {
-    const char *model, *rows;
-    struct zo_tensor_source *train;
-};
-
-static bool open_fp32(struct vectors *vectors)
-{
-    const char *config = fx_shared("vectors/tiny_fp32/tiny_config.json");
-
-    if (config == NULL) {
-        tap_skip(NO_VECTORS);
-        return false;
-    }
-    vectors->model = tiny_model(
-        "fp32", config, fx_shared("vectors/tiny_fp32/tiny_model.safetensors"));
-    vectors->train = tiny_vectors(
-        fx_shared("vectors/tiny_fp32/tiny_train_case.safetensors"));
-    vectors->rows = tiny_rows("fp32.jsonl", vectors->train);
-    return true;
-}
-
-static bool open_fp16_bin(struct vectors *vectors)
-{
-    vectors->model = fx_shared("vectors/tiny_fp16_bin");
-    if (vectors->model == NULL) {
-        tap_skip(NO_VECTORS);
-        return false;
-    }
-    vectors->train =
-        tiny_vectors(fx_shared("vectors/tiny_fp16_bin/train_case.safetensors"));
-    vectors->rows = tiny_rows("fp16_bin.jsonl", vectors->train);
-    return true;
-}
-
-static void close_vectors(struct vectors *vectors)
-{
-    zo_tensor_source_close(vectors->train);
-}
-
 /* ---- the rotary table
  * --------------------------------------------------------- */
 
@@ -71,7 +26,7 @@ static bool open_tables(const char *name, enum zo_dtype type, float **got_out,
     struct zo_model_config config;
 
     if (path == NULL) {
-        tap_skip(NO_VECTORS);
+        tap_skip(TINY_NO_VECTORS);
         return false;
     }
     source = tiny_vectors(path);
@@ -146,10 +101,10 @@ static void frequencies_are_the_official_ones(void)
 {
     const char *half =
         fx_shared("vectors/tiny_fp32/rope_cache_1024.safetensors");
-    struct vectors vectors = {0};
+    struct tiny_case vectors = {0};
     struct zo_model_config config;
 
-    if (!open_fp32(&vectors)) {
+    if (!tiny_open_fp32(&vectors)) {
         return;
     }
     TAP_CHECK(zo_model_preset("chatglm2-6b", &config));
@@ -160,7 +115,7 @@ static void frequencies_are_the_official_ones(void)
     TAP_CHECK(same_frequencies(
         &config, ZO_F32, fx_shared("vectors/tiny_fp32/tiny_model.safetensors"),
         "transformer.rotary_pos_emb.inv_freq"));
-    close_vectors(&vectors);
+    tiny_close_case(&vectors);
 }
 
 /* ---- logits ---------------------------------------------------------------
@@ -239,9 +194,9 @@ static double training_gap(struct zo_decoder *decoder, int64_t vocab,
     return gap;
 }
 
-static void check_training_logits(bool (*open)(struct vectors *))
+static void check_training_logits(bool (*open)(struct tiny_case *))
 {
-    struct vectors vectors = {0};
+    struct tiny_case vectors = {0};
     struct zo_model_config config;
     struct zo_devices devices = {0};
     struct zo_decoder *decoder = NULL;
@@ -255,18 +210,18 @@ static void check_training_logits(bool (*open)(struct vectors *))
     }
     zo_decoder_close(decoder);
     zo_devices_close(&devices);
-    close_vectors(&vectors);
+    tiny_close_case(&vectors);
     TINY_CHECK_WITHIN(gap, 2e-5);
 }
 
 static void logits_of_training_rows(void)
 {
-    check_training_logits(open_fp32);
+    check_training_logits(tiny_open_fp32);
 }
 
 static void logits_of_training_rows_from_bin(void)
 {
-    check_training_logits(open_fp16_bin);
+    check_training_logits(tiny_open_fp16_bin);
 }
 
 struct answer_gaps {
@@ -318,14 +273,14 @@ static struct answer_gaps answer_gaps(struct zo_decoder *decoder, int64_t vocab,
 
 static void logits_of_prompts_and_a_cached_token(void)
 {
-    struct vectors vectors = {0};
+    struct tiny_case vectors = {0};
     struct zo_model_config config;
     struct zo_devices devices = {0};
     struct zo_decoder *decoder = NULL;
     struct zo_tensor_source *source;
     struct answer_gaps gaps = {NAN, NAN};
 
-    if (!open_fp32(&vectors)) {
+    if (!tiny_open_fp32(&vectors)) {
         return;
     }
     source = tiny_vectors(
@@ -336,7 +291,7 @@ static void logits_of_prompts_and_a_cached_token(void)
     zo_decoder_close(decoder);
     zo_devices_close(&devices);
     zo_tensor_source_close(source);
-    close_vectors(&vectors);
+    tiny_close_case(&vectors);
     TINY_CHECK_WITHIN(gaps.prompt, 2e-5);
     TINY_CHECK_WITHIN(gaps.next, 2e-5);
 }
@@ -350,7 +305,7 @@ struct step_gaps {
     struct tiny_gap gradient;
 };
 
-static struct step_gaps step_gaps(const struct vectors *vectors,
+static struct step_gaps step_gaps(const struct tiny_case *vectors,
                                   const char *const *args)
 {
     const struct tiny_settings settings = {
@@ -379,16 +334,17 @@ static struct step_gaps step_gaps(const struct vectors *vectors,
     return gaps;
 }
 
-static void check_step(bool (*open)(struct vectors *), const char *const *args)
+static void check_step(bool (*open)(struct tiny_case *),
+                       const char *const *args)
 {
-    struct vectors vectors = {0};
+    struct tiny_case vectors = {0};
     struct step_gaps gaps;
 
     if (!open(&vectors)) {
         return;
     }
     gaps = step_gaps(&vectors, args);
-    close_vectors(&vectors);
+    tiny_close_case(&vectors);
     TINY_CHECK_WITHIN(gaps.eval_loss, 1e-6);
     TINY_CHECK_WITHIN(gaps.loss, 1e-6);
     TINY_CHECK_WITHIN(gaps.gradient.relative, 1e-5);
@@ -400,7 +356,7 @@ static void loss_and_gradients(void)
     static const char *const args[] = {"--per-device-train-batch-size", "3",
                                        NULL};
 
-    check_step(open_fp32, args);
+    check_step(tiny_open_fp32, args);
 }
 
 static void loss_and_gradients_row_by_row(void)
@@ -408,7 +364,7 @@ static void loss_and_gradients_row_by_row(void)
     static const char *const args[] = {"--gradient-accumulation-steps", "3",
                                        NULL};
 
-    check_step(open_fp32, args);
+    check_step(tiny_open_fp32, args);
 }
 
 static void loss_and_gradients_from_bin(void)
@@ -417,7 +373,7 @@ static void loss_and_gradients_from_bin(void)
                                        "--gradient-accumulation-steps", "2",
                                        NULL};
 
-    check_step(open_fp16_bin, args);
+    check_step(tiny_open_fp16_bin, args);
 }
 
 int main(void)

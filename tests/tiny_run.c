@@ -307,6 +307,43 @@ const char *tiny_rows(const char *name, const struct zo_tensor_source *source)
     return path;
 }
 
+/* ---- the official models ----- */
+
+bool tiny_open_fp32(struct tiny_case *vectors)
+{
+    const char *config = fx_shared("vectors/tiny_fp32/tiny_config.json");
+
+    if (config == NULL) {
+        tap_skip(TINY_NO_VECTORS);
+        return false;
+    }
+    vectors->model = tiny_model(
+        "fp32", config, fx_shared("vectors/tiny_fp32/tiny_model.safetensors"));
+    vectors->train = tiny_vectors(
+        fx_shared("vectors/tiny_fp32/tiny_train_case.safetensors"));
+    vectors->rows = tiny_rows("fp32.jsonl", vectors->train);
+    return true;
+}
+
+bool tiny_open_fp16_bin(struct tiny_case *vectors)
+{
+    vectors->model = fx_shared("vectors/tiny_fp16_bin");
+    if (vectors->model == NULL) {
+        tap_skip(TINY_NO_VECTORS);
+        return false;
+    }
+    vectors->train =
+        tiny_vectors(fx_shared("vectors/tiny_fp16_bin/train_case.safetensors"));
+    vectors->rows = tiny_rows("fp16_bin.jsonl", vectors->train);
+    return true;
+}
+
+void tiny_close_case(struct tiny_case *vectors)
+{
+    zo_tensor_source_close(vectors->train);
+    *vectors = (struct tiny_case){0};
+}
+
 /* ---- comparing --------------------------------------------------------------
  */
 

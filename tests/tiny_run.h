@@ -53,6 +53,18 @@ void tiny_close(struct tiny_run *run);
 const char *tiny_model(const char *name, const char *config,
                        const char *weights);
 
+/* One of the two official models, with rows and what they should give. */
+#define TINY_NO_VECTORS "the shared folder's vectors are not there"
+struct tiny_case {
+    const char *model, *rows;
+    struct zo_tensor_source *train;
+};
+
+/* False, and the test case skipped, when there are no vectors. */
+bool tiny_open_fp32(struct tiny_case *vectors);
+bool tiny_open_fp16_bin(struct tiny_case *vectors);
+void tiny_close_case(struct tiny_case *vectors);
+
 /* A file of vectors; ended with zo_tensor_source_close(). */
 struct zo_tensor_source *tiny_vectors(const char *path);
 

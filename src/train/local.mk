@@ -25,7 +25,9 @@ check_PROGRAMS += \
 	tests/test_lr_schedule \
 	tests/test_metrics \
 	tests/test_progress \
-	tests/test_vectors
+	tests/test_vectors \
+	tests/test_vectors_adamw
 tiny_run = tests/tiny_run.c tests/tiny_run.h tests/model_fixtures.c \
 	tests/model_fixtures.h
 tests_test_vectors_SOURCES = tests/test_vectors.c $(tiny_run)
+tests_test_vectors_adamw_SOURCES = tests/test_vectors_adamw.c $(tiny_run)
