@@ -142,9 +142,6 @@ static void check_trajectory(const struct trajectory *trajectory)
     gaps = compare(trajectory, &run);
     tiny_close(&run);
     tiny_close_case(&vectors);
-    printf("# loss %g norm %g rate %g w %g (%s) idle %g\n", gaps.loss,
-           gaps.grad_norm, gaps.rate, gaps.weights.relative, gaps.weights.name,
-           gaps.weights.idle);
     TINY_CHECK_WITHIN(gaps.loss, 1e-5);
     TINY_CHECK_WITHIN(gaps.grad_norm, 1e-5);
     TINY_CHECK_WITHIN(gaps.rate, 1e-7); /* they are stored as fp32 */

@@ -106,7 +106,8 @@ static void open_rows(struct tiny_run *run,
          "the batches to evaluate");
 }
 
-static void start(struct tiny_run *run, const struct tiny_settings *settings)
+static void open_trainer(struct tiny_run *run,
+                         const struct tiny_settings *settings)
 {
     struct zo_batches_plan plan, eval_plan;
     struct zo_trainer_options options = {
@@ -140,11 +141,8 @@ static void start(struct tiny_run *run, const struct tiny_settings *settings)
     must(zo_trainer_start(run->trainer), "the trainer");
 }
 
-void tiny_open(struct tiny_run *run, const struct tiny_settings *settings)
+void tiny_start(struct tiny_run *run, const struct tiny_settings *settings)
 {
-    struct zo_model_dir *dir = NULL;
-    struct zo_weights weights;
-
     *run = (struct tiny_run){0};
     parse_options(run, settings);
     must(zo_model_config_read(settings->model, ZO_FAMILY_AUTO, NULL, 0,
@@ -152,11 +150,25 @@ void tiny_open(struct tiny_run *run, const struct tiny_settings *settings)
          "the model");
     read_config(run, settings);
     open_rows(run, settings);
-    start(run, settings);
-    must(zo_model_dir_open(settings->model, &run->notes, &dir), "the model");
-    weights = zo_trainer_weights(run->trainer);
-    must(zo_weights_load(&weights, dir, &run->notes), "the weights");
+    open_trainer(run, settings);
+}
+
+enum zo_status tiny_load(struct tiny_run *run, const char *model)
+{
+    const struct zo_weights weights = zo_trainer_weights(run->trainer);
+    struct zo_model_dir *dir = NULL;
+    enum zo_status status;
+
+    ZO_TRY(zo_model_dir_open(model, &run->notes, &dir));
+    status = zo_weights_load(&weights, dir, &run->notes);
     zo_model_dir_close(dir);
+    return status;
+}
+
+void tiny_open(struct tiny_run *run, const struct tiny_settings *settings)
+{
+    tiny_start(run, settings);
+    must(tiny_load(run, settings->model), "the weights");
 }
 
 static enum zo_status on_step(void *context,

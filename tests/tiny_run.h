@@ -46,6 +46,9 @@ struct tiny_run {
 
 /* Opens, starts and loads. */
 void tiny_open(struct tiny_run *run, const struct tiny_settings *settings);
+/* The same in two parts: loading may fail. */
+void tiny_start(struct tiny_run *run, const struct tiny_settings *settings);
+enum zo_status tiny_load(struct tiny_run *run, const char *model) ZO_MUST_CHECK;
 enum zo_status tiny_train(struct tiny_run *run) ZO_MUST_CHECK;
 void tiny_close(struct tiny_run *run);
 
