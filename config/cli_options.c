@@ -619,6 +619,10 @@ enum zo_status zo_options_parse(enum zo_command command, int argc,
     if (options.max_steps < 0) {
         options.max_steps = 0; /* Hugging Face's -1 */
     }
+    if (options.trace != NULL && options.trace_first == 0) {
+        options.trace_first = 5; /* past what warms up */
+        options.trace_last = 8;
+    }
     if (options.save_steps > 0 &&
         !zo_option_given(&options, ZO_OPTION_SAVE_MINUTES)) {
         options.save_minutes = 0.0;

@@ -130,7 +130,7 @@ struct zo_options {
     /* Looking. */
     const char *metrics;
     const char *trace;
-    int64_t trace_first, trace_last; /* steps, from 1; 0: not given */
+    int64_t trace_first, trace_last; /* steps, from 1; 0: no --trace */
     bool watch;
     bool dry_run;
     bool json; /* machine-readable output */

@@ -6,8 +6,9 @@
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 
-#define POLL_NS      50000 /* the longest sleep while nothing is ready */
+#define POLL_NS            50000 /* the longest sleep while nothing is ready */
 #define SPINS_BEFORE_SLEEP 64
+#define LISTS_MAX          2 /* under way */
 
 /* ---- opening and closing ------------------------------------------------ */
 
@@ -25,13 +26,13 @@ static enum zo_status open_arenas(struct zo_executor *executor)
             executor->copy_streams[device],
             executor->arenas[ZO_TIER_GPU][device], 0,
             program->arena_bytes[ZO_TIER_GPU][device]));
-        ZO_TRY(machine->device_ops->stream_sync(
-            executor->copy_streams[device]));
+        ZO_TRY(
+            machine->device_ops->stream_sync(executor->copy_streams[device]));
     }
-    ZO_TRY(machine->device_ops->mem_alloc(
-        machine->devices[0], ZO_MEM_PINNED, "the host arena",
-        program->arena_bytes[ZO_TIER_CPU][0],
-        &executor->arenas[ZO_TIER_CPU][0]));
+    ZO_TRY(machine->device_ops->mem_alloc(machine->devices[0], ZO_MEM_PINNED,
+                                          "the host arena",
+                                          program->arena_bytes[ZO_TIER_CPU][0],
+                                          &executor->arenas[ZO_TIER_CPU][0]));
     memset(executor->arenas[ZO_TIER_CPU][0], 0,
            program->arena_bytes[ZO_TIER_CPU][0]);
     return ZO_OK;
@@ -101,8 +102,8 @@ static enum zo_status open_lane(struct zo_executor *executor, uint32_t index)
         struct zo_device *device =
             machine->devices[is_collective ? s : lane->device];
 
-        ZO_TRY(machine->device_ops->stream_open(
-            device, zo_engine_text(engine), &lane->streams[s]));
+        ZO_TRY(machine->device_ops->stream_open(device, zo_engine_text(engine),
+                                                &lane->streams[s]));
         for (uint32_t e = 0; e < lane->event_count; e++) {
             ZO_TRY(machine->device_ops->event_open(
                 device,
@@ -159,15 +160,14 @@ static enum zo_status open_all(struct zo_executor *executor)
                     "the lanes", &executor->lanes));
     for (int device = 0; device < machine->device_count; device++) {
         ZO_TRY(machine->device_ops->stream_open(
-            machine->devices[device], "load",
-            &executor->copy_streams[device]));
+            machine->devices[device], "load", &executor->copy_streams[device]));
     }
     ZO_TRY(open_arenas(executor));
     if (executor->options.poisons) {
         ZO_TRY(zo_executor_open_shadows(executor));
     }
     ZO_TRY(open_instances(executor));
-    ZO_TRY(zo_order_open(executor->program, &executor->order));
+    ZO_TRY(zo_order_open(executor->program, LISTS_MAX, &executor->order));
     for (uint32_t i = 0; i < executor->lane_count; i++) {
         ZO_TRY(open_lane(executor, i));
     }
@@ -250,8 +250,7 @@ void zo_executor_resolve(struct zo_executor *executor,
 
     ZO_ASSERT(op->access_count <= ZO_OP_ACCESSES_MAX);
     for (uint32_t a = 0; a < op->access_count; a++) {
-        const struct zo_access *access =
-            &list->accesses[op->access_first + a];
+        const struct zo_access *access = &list->accesses[op->access_first + a];
 
         at[a] = (char *)zo_executor_address(executor, access->buffer,
                                             instance->slot) +

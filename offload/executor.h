@@ -37,11 +37,11 @@ struct zo_executor_options {
  *
  *   ZO_E_DEVMEM, ZO_E_NOMEM   an arena; the text names it and its bytes
  */
-enum zo_status zo_executor_open(const struct zo_program *program,
-                                const struct zo_machine *machine,
-                                const struct zo_executor_options *options,
-                                struct zo_executor **executor_out)
-    ZO_MUST_CHECK;
+enum zo_status
+zo_executor_open(const struct zo_program *program,
+                 const struct zo_machine *machine,
+                 const struct zo_executor_options *options,
+                 struct zo_executor **executor_out) ZO_MUST_CHECK;
 
 /* Waits for what is under way, then frees the arenas.  NULL is allowed. */
 void zo_executor_close(struct zo_executor *executor);

@@ -89,8 +89,8 @@ enum zo_status zo_executor_start_workers(struct zo_executor *executor)
     ZO_TRY(zo_alloc((size_t)count, sizeof(executor->workers[0]),
                     "the CPU engine", &executor->workers));
     for (int i = 0; i < count; i++) {
-        ZO_TRY(zo_thread_start("zo-cpu", work, executor,
-                               &executor->workers[i]));
+        ZO_TRY(
+            zo_thread_start("zo-cpu", work, executor, &executor->workers[i]));
         executor->worker_count++;
     }
     return ZO_OK;

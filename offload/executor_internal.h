@@ -77,17 +77,17 @@ struct zo_executor {
     struct zo_executor_counters counters;
 };
 
-static inline struct zo_instance *
-zo_instance_at(struct zo_executor *executor, uint64_t number)
+static inline struct zo_instance *zo_instance_at(struct zo_executor *executor,
+                                                 uint64_t number)
 {
     return &executor->instances[number % executor->instance_count];
 }
 
-static inline const struct zo_op *zo_instance_op(
-    const struct zo_executor *executor, const struct zo_instance *instance)
+static inline const struct zo_op *
+zo_instance_op(const struct zo_executor *executor,
+               const struct zo_instance *instance)
 {
-    return &executor->program->schedules[instance->schedule]
-                .ops[instance->op];
+    return &executor->program->schedules[instance->schedule].ops[instance->op];
 }
 
 /* Resolves the accesses of an instance into at[ZO_OP_ACCESSES_MAX]. */
@@ -98,13 +98,13 @@ void zo_executor_resolve(struct zo_executor *executor,
 void zo_executor_fail(struct zo_executor *executor);
 
 /* The workers of the CPU engine: executor_cpu.c. */
-enum zo_status zo_executor_start_workers(struct zo_executor *executor)
-    ZO_MUST_CHECK;
+enum zo_status
+zo_executor_start_workers(struct zo_executor *executor) ZO_MUST_CHECK;
 void zo_executor_stop_workers(struct zo_executor *executor);
 
 /* Runs a list in order, each operation alone: executor_serial.c. */
-enum zo_status zo_executor_open_shadows(struct zo_executor *executor)
-    ZO_MUST_CHECK;
+enum zo_status
+zo_executor_open_shadows(struct zo_executor *executor) ZO_MUST_CHECK;
 void zo_executor_close_shadows(struct zo_executor *executor);
 enum zo_status zo_executor_run_serial(struct zo_executor *executor,
                                       int schedule, int slot) ZO_MUST_CHECK;

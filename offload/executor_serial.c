@@ -117,8 +117,7 @@ static enum zo_status collect_arena(struct zo_executor *executor,
     }
     for (uint32_t a = 0; a < op->access_count; a++) {
         if (range_in(executor, instance, a, arena, &range)) {
-            memset(arena->bytes + range.begin, POISON,
-                   range.end - range.begin);
+            memset(arena->bytes + range.begin, POISON, range.end - range.begin);
         }
     }
     for (uint64_t i = 0; i < arena->size_bytes; i++) {

@@ -36,12 +36,12 @@ struct zo_cli_command {
 /* The table, in the order of the overview. */
 const struct zo_cli_command *zo_cli_commands(size_t *count_out);
 
-/* One file each: src/cli/NAME.c. */
+/* One file each: src/cli/NAME.c; commands.c says which there are. */
 enum zo_status zo_cli_train(struct zo_cli *cli,
                             const struct zo_options *options) ZO_MUST_CHECK;
-enum zo_status zo_cli_eval(struct zo_cli *cli,
-                           const struct zo_options *options) ZO_MUST_CHECK;
 enum zo_status zo_cli_plan(struct zo_cli *cli,
+                           const struct zo_options *options) ZO_MUST_CHECK;
+enum zo_status zo_cli_eval(struct zo_cli *cli,
                            const struct zo_options *options) ZO_MUST_CHECK;
 enum zo_status zo_cli_generate(struct zo_cli *cli,
                                const struct zo_options *options) ZO_MUST_CHECK;

@@ -20,7 +20,10 @@ libzo_a_SOURCES += \
 	src/cli/train.c
 
 check_PROGRAMS += \
+	tests/test_cli_memory \
 	tests/test_print \
 	tests/test_signals
 
-dist_check_SCRIPTS += tests/test_cli.sh
+dist_check_SCRIPTS += \
+	tests/main_job.sh \
+	tests/test_cli.sh

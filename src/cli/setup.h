@@ -49,9 +49,9 @@ enum zo_status zo_setup_trainer(const struct zo_setup *setup,
 /* The plan as a table for people, or with `json` as one JSON object. */
 void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer);
-enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
-                                      const struct zo_trainer *trainer)
-    ZO_MUST_CHECK;
+enum zo_status
+zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
+                       const struct zo_trainer *trainer) ZO_MUST_CHECK;
 
 ZO_C_END
 

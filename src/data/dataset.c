@@ -55,7 +55,7 @@ struct reader {
 /* How a row in the making ends. */
 enum verdict { KEEP, KEEP_CUT, DROP };
 
-/* ---- rows kept ---------------------------------------------------------- */
+/* ---- rows kept ----------------------------------------------------------- */
 
 static enum zo_status add_label_span(struct zo_dataset *dataset,
                                      struct record *record, int64_t begin,
@@ -163,7 +163,7 @@ static enum zo_status keep_ids(struct reader *reader, const struct zo_row *row,
     return add_record(dataset, &record);
 }
 
-/* ---- rows that are too long --------------------------------------------- */
+/* ---- rows that are too long ---------------------------------------------- */
 
 /* Remembers why a row was left out, in case none remains. */
 static void remember_skip(struct reader *reader, const char *reason)
@@ -247,7 +247,7 @@ static bool cut_after_answer(struct reader *reader, int64_t limit)
     return false;
 }
 
-/* ---- one row of each kind ----------------------------------------------- */
+/* ---- one row of each kind ------------------------------------------------ */
 
 /* The end token, and what stops an answer, count with the answers. */
 static enum zo_status finish_answers(struct reader *reader,
@@ -450,7 +450,7 @@ static enum zo_status read_row(struct reader *reader, const struct zo_row *row)
     return ZO_OK;
 }
 
-/* ---- the file ----------------------------------------------------------- */
+/* ---- the file ------------------------------------------------------------ */
 
 /* Decides about a failed row: ZO_OK when it is left out. */
 static enum zo_status skip_bad(struct reader *reader, enum zo_status status)
@@ -575,13 +575,14 @@ static enum zo_status summarise(const struct reader *reader)
     }
     ZO_TRY(zo_note_add(reader->notes, ZO_NOTE_INFO, "%s: rows are %s",
                        reader->dataset->path, zo_rows_describe(reader->rows)));
-    return zo_note_add(reader->notes, all > 0 ? ZO_NOTE_WARN : ZO_NOTE_INFO,
-                       "%s: %lld rows read, %lld cut, %lld skipped%s; the "
-                       "longest has %lld tokens, at line %lld",
-                       reader->dataset->path, (long long)counts->read,
-                       (long long)counts->cut, all, skipped,
-                       (long long)counts->longest_tokens,
-                       (long long)counts->longest_line);
+    return zo_note_add(
+        reader->notes, all > 0 ? ZO_NOTE_WARN : ZO_NOTE_INFO,
+        "%s: %lld rows read, %lld cut, %lld skipped%s; the "
+        "longest has %lld tokens, at line %lld%s%s",
+        reader->dataset->path, (long long)counts->read, (long long)counts->cut,
+        all, skipped, (long long)counts->longest_tokens,
+        (long long)counts->longest_line, all > 0 ? "; the first skipped: " : "",
+        reader->first_skip);
 }
 
 static enum zo_status check_options(const struct zo_dataset_options *options)

@@ -15,8 +15,8 @@ struct piece {
     int16_t remainder[PIECE_ELEMS];
 };
 
-static struct zo_weight_home home_of(const struct zo_weights *weights,
-                                     int unit, int device)
+static struct zo_weight_home home_of(const struct zo_weights *weights, int unit,
+                                     int device)
 {
     if (weights->train != NULL) {
         const struct zo_unit_buffers *buffers =
@@ -25,11 +25,12 @@ static struct zo_weight_home home_of(const struct zo_weights *weights,
         return (struct zo_weight_home){buffers->weights, buffers->remainder,
                                        buffers->master};
     }
-    return (struct zo_weight_home){weights->decode->weights[unit],
-                                   ZO_NO_BUFFER, ZO_NO_BUFFER};
+    return (struct zo_weight_home){weights->decode->weights[unit], ZO_NO_BUFFER,
+                                   ZO_NO_BUFFER};
 }
 
-/* ---- loading -------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------
+ */
 
 /* Splits the masters of a piece into what the type stores. */
 static void split(const struct zo_weights *weights, struct piece *piece,
@@ -98,8 +99,7 @@ static enum zo_status load_tensor(const struct zo_weights *weights,
                                  piece->master[i] - piece->master[i] == 0.0f;
         }
         for (int d = 0; d < weights->device_count; d++) {
-            const struct zo_weight_home home =
-                home_of(weights, named->unit, d);
+            const struct zo_weight_home home = home_of(weights, named->unit, d);
 
             split(weights, piece, count, home.remainder != ZO_NO_BUFFER);
             ZO_TRY(upload(weights, &home, piece, tensor->offset_elems + at,
@@ -152,7 +152,8 @@ enum zo_status zo_weights_load(const struct zo_weights *weights,
     return status;
 }
 
-/* ---- writing -------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------
+ */
 
 static enum zo_status download(const struct zo_weights *weights, void *target,
                                zo_buffer_id source, int64_t at, int64_t count,
@@ -177,14 +178,13 @@ static enum zo_status read_masters(const struct zo_weights *weights,
     }
     ZO_TRY(download(weights, piece->weight, home->weights, at, count, 2));
     if (home->remainder != ZO_NO_BUFFER) {
-        ZO_TRY(download(weights, piece->remainder, home->remainder, at, count,
-                        2));
+        ZO_TRY(
+            download(weights, piece->remainder, home->remainder, at, count, 2));
     }
     for (int64_t i = 0; i < count; i++) {
-        target[i] =
-            home->remainder != ZO_NO_BUFFER
-                ? zo_pair_master(piece->weight[i], piece->remainder[i])
-                : zo_load(piece->weight, weights->type, i);
+        target[i] = home->remainder != ZO_NO_BUFFER
+                        ? zo_pair_master(piece->weight[i], piece->remainder[i])
+                        : zo_load(piece->weight, weights->type, i);
     }
     return ZO_OK;
 }
@@ -204,10 +204,9 @@ enum zo_status zo_weights_read(const struct zo_weights *weights,
     ZO_TRY(zo_alloc(1, sizeof(*piece), "a piece of a tensor", &piece));
     for (int64_t at = 0; at < elem_count && status == ZO_OK;
          at += PIECE_ELEMS) {
-        status = read_masters(weights, &home,
-                              tensor->offset_elems + first_elem + at,
-                              zo_min_i64(PIECE_ELEMS, elem_count - at), piece,
-                              target + at);
+        status = read_masters(
+            weights, &home, tensor->offset_elems + first_elem + at,
+            zo_min_i64(PIECE_ELEMS, elem_count - at), piece, target + at);
     }
     zo_free(piece);
     return status;
@@ -236,22 +235,22 @@ static enum zo_status give(void *context, size_t index, uint64_t offset_bytes,
                           source->dtype, buffer);
         return ZO_OK;
     }
-    ZO_TRY(zo_weights_read(source->weights, index, first, count,
-                           source->masters));
+    ZO_TRY(
+        zo_weights_read(source->weights, index, first, count, source->masters));
     for (int64_t i = 0; i < count; i++) {
         zo_store(buffer, source->dtype, i, source->masters[i]);
     }
     return ZO_OK;
 }
 
-static enum zo_status
-describe_tensors(const struct zo_weights *weights,
-                 const struct zo_weights_export *export_,
-                 struct zo_tensor_info **infos_out, size_t *count_out)
+static enum zo_status describe_tensors(const struct zo_weights *weights,
+                                       const struct zo_weights_export *export_,
+                                       struct zo_tensor_info **infos_out,
+                                       size_t *count_out)
 {
     const struct zo_parameters *parameters = zo_glm_parameters(weights->glm);
-    const size_t count = export_->has_inv_freq ? parameters->count
-                                               : parameters->trained_count;
+    const size_t count =
+        export_->has_inv_freq ? parameters->count : parameters->trained_count;
     struct zo_tensor_info *infos = NULL;
 
     ZO_TRY(zo_alloc(count, sizeof(infos[0]), "the list of tensors", &infos));

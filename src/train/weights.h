@@ -23,9 +23,9 @@ struct zo_weight_home {
 
 /* Where a program keeps its weights: training, or decoding. */
 struct zo_weights {
-    struct zo_glm *glm;            /* borrowed */
-    struct zo_executor *executor;  /* borrowed; nothing under way */
-    const struct zo_build *train;  /* borrowed; or NULL: */
+    struct zo_glm *glm;           /* borrowed */
+    struct zo_executor *executor; /* borrowed; nothing under way */
+    const struct zo_build *train; /* borrowed; or NULL: */
     const struct zo_decode_build *decode;
     enum zo_dtype type;
     int device_count;
@@ -52,11 +52,9 @@ struct zo_weights_export {
     bool has_inv_freq;       /* the constant that official files hold too */
     bool replace;
 };
-enum zo_status zo_weights_write(const struct zo_weights *weights,
-                                const struct zo_weights_export *export_,
-                                struct zo_notes *notes,
-                                struct zo_model_written *written_out)
-    ZO_MUST_CHECK;
+enum zo_status zo_weights_write(
+    const struct zo_weights *weights, const struct zo_weights_export *export_,
+    struct zo_notes *notes, struct zo_model_written *written_out) ZO_MUST_CHECK;
 
 /*
  * Elements of a parameter's master as fp32, from the first device: for
@@ -64,8 +62,7 @@ enum zo_status zo_weights_write(const struct zo_weights *weights,
  */
 enum zo_status zo_weights_read(const struct zo_weights *weights,
                                size_t parameter, int64_t first_elem,
-                               int64_t elem_count,
-                               float *target) ZO_MUST_CHECK;
+                               int64_t elem_count, float *target) ZO_MUST_CHECK;
 
 ZO_C_END
 

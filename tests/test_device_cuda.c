@@ -1,0 +1,213 @@
+/*
+ * The cuda device: memory of both kinds, copies, streams and events.
+ *
+ * Method: data go host -> device -> device -> host over two streams that only
+ * events order, so that a missing wait shows as other data.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/pool.h"
+#include "src/device/device.h"
+#include "src/device/stream_cuda.h"
+#include "tests/tap.h"
+
+static const struct zo_device_ops *const cuda = &zo_device_cuda;
+
+#define SIZE_BYTES ((size_t)5 << 20)
+
+/* What a case needs; all of it is closed by rig_close(). */
+struct rig {
+    struct zo_pool *pool;
+    struct zo_device *device;
+    struct zo_stream *first, *second;
+    struct zo_event *event;
+    unsigned char *pinned; /* SIZE_BYTES */
+    void *a, *b;           /* SIZE_BYTES on the device each */
+};
+
+static void rig_close(struct rig *rig)
+{
+    if (rig->device != NULL) {
+        cuda->mem_free(rig->device, ZO_MEM_PINNED, rig->pinned, SIZE_BYTES);
+        cuda->mem_free(rig->device, ZO_MEM_DEVICE, rig->a, SIZE_BYTES);
+        cuda->mem_free(rig->device, ZO_MEM_DEVICE, rig->b, SIZE_BYTES);
+        cuda->event_close(rig->event);
+        cuda->stream_close(rig->first);
+        cuda->stream_close(rig->second);
+    }
+    cuda->close(rig->device);
+    zo_pool_close(rig->pool);
+}
+
+static enum zo_status rig_fill(struct rig *rig)
+{
+    struct zo_device_options options = {0};
+    void *pinned = NULL;
+
+    ZO_TRY(zo_pool_open(zo_cpu_count() - 1, &rig->pool));
+    options.pool = rig->pool;
+    ZO_TRY(cuda->open(0, &options, &rig->device));
+    ZO_TRY(cuda->mem_alloc(rig->device, ZO_MEM_PINNED, "staging", SIZE_BYTES,
+                           &pinned));
+    rig->pinned = pinned;
+    ZO_TRY(
+        cuda->mem_alloc(rig->device, ZO_MEM_DEVICE, "a", SIZE_BYTES, &rig->a));
+    ZO_TRY(
+        cuda->mem_alloc(rig->device, ZO_MEM_DEVICE, "b", SIZE_BYTES, &rig->b));
+    ZO_TRY(cuda->stream_open(rig->device, "first", &rig->first));
+    ZO_TRY(cuda->stream_open(rig->device, "second", &rig->second));
+    return cuda->event_open(rig->device, &rig->event);
+}
+
+/* False, with the case skipped or failed, when there is no device. */
+static bool rig_open(struct rig *rig)
+{
+    int count = 0;
+
+    memset(rig, 0, sizeof(*rig));
+    if (getenv("ZERO_OFFLOAD_GPU") == NULL) {
+        tap_skip("ZERO_OFFLOAD_GPU is not set");
+        return false;
+    }
+    if (cuda->count(&count) != ZO_OK || count == 0) {
+        tap_skip("no CUDA device");
+        return false;
+    }
+    if (rig_fill(rig) != ZO_OK) {
+        tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
+        rig_close(rig);
+        return false;
+    }
+    return true;
+}
+
+static void check_round_trip(struct rig *rig)
+{
+    for (size_t i = 0; i < SIZE_BYTES; i++) {
+        rig->pinned[i] = (unsigned char)(i * 7 + i / 251);
+    }
+    TAP_CHECK_INT(cuda->fill(rig->first, rig->a, 0x55, SIZE_BYTES), ZO_OK);
+    TAP_CHECK_INT(cuda->copy(rig->first, rig->a, rig->pinned, SIZE_BYTES - 3),
+                  ZO_OK);
+    TAP_CHECK_INT(cuda->copy(rig->first, rig->a, rig->pinned, 0), ZO_OK);
+    TAP_CHECK_INT(cuda->event_record(rig->first, rig->event), ZO_OK);
+    TAP_CHECK_INT(cuda->event_wait(rig->second, rig->event), ZO_OK);
+    TAP_CHECK_INT(cuda->copy(rig->second, rig->b, rig->a, SIZE_BYTES), ZO_OK);
+    TAP_CHECK_INT(cuda->stream_sync(rig->second), ZO_OK);
+    memset(rig->pinned, 0, SIZE_BYTES);
+    TAP_CHECK_INT(cuda->copy(rig->second, rig->pinned, rig->b, SIZE_BYTES),
+                  ZO_OK);
+    TAP_CHECK_INT(cuda->stream_sync(rig->second), ZO_OK);
+    for (size_t i = 0; i < SIZE_BYTES; i++) {
+        const unsigned char want =
+            i < SIZE_BYTES - 3 ? (unsigned char)(i * 7 + i / 251) : 0x55;
+
+        TAP_CHECK(rig->pinned[i] == want);
+    }
+}
+
+static void test_round_trip(void)
+{
+    struct rig rig;
+
+    if (rig_open(&rig)) {
+        check_round_trip(&rig);
+        rig_close(&rig);
+    }
+}
+
+static void check_events(struct rig *rig)
+{
+    struct zo_event *never = NULL;
+    bool done = false;
+
+    TAP_CHECK_INT(cuda->event_open(rig->device, &never), ZO_OK);
+    TAP_CHECK_INT(cuda->event_wait(rig->first, never), ZO_OK);
+    TAP_CHECK_INT(cuda->event_query(never, &done), ZO_OK);
+    cuda->event_close(never);
+    TAP_CHECK(done);
+    TAP_CHECK_INT(cuda->fill(rig->first, rig->a, 1, SIZE_BYTES), ZO_OK);
+    TAP_CHECK_INT(cuda->event_record(rig->first, rig->event), ZO_OK);
+    TAP_CHECK_INT(cuda->event_sync(rig->event), ZO_OK);
+    done = false;
+    TAP_CHECK_INT(cuda->event_query(rig->event, &done), ZO_OK);
+    TAP_CHECK(done);
+}
+
+static void test_events(void)
+{
+    struct rig rig;
+
+    if (rig_open(&rig)) {
+        check_events(&rig);
+        rig_close(&rig);
+    }
+}
+
+static void check_memory(struct rig *rig)
+{
+    const struct zo_device_info *info = cuda->info(rig->device);
+    uint64_t free_bytes = 0;
+    void *memory = &free_bytes;
+
+    TAP_CHECK_INT(cuda->mem_allocated(rig->device, ZO_MEM_DEVICE),
+                  2 * SIZE_BYTES);
+    TAP_CHECK_INT(cuda->mem_allocated(rig->device, ZO_MEM_PINNED), SIZE_BYTES);
+    TAP_CHECK((uintptr_t)rig->a % info->align_bytes == 0);
+    TAP_CHECK((uintptr_t)rig->pinned % info->align_bytes == 0);
+    TAP_CHECK(info->align_bytes >= 256);
+    TAP_CHECK_INT(cuda->mem_free_bytes(rig->device, &free_bytes), ZO_OK);
+    TAP_CHECK(free_bytes > 0 && free_bytes < info->memory_bytes);
+
+    /* More than there is: named, and nothing is left behind. */
+    TAP_CHECK_INT(cuda->mem_alloc(rig->device, ZO_MEM_DEVICE, "the moon",
+                                  (size_t)1 << 50, &memory),
+                  ZO_E_DEVMEM);
+    TAP_CHECK(memory == &free_bytes);
+    TAP_CHECK(strstr(zo_err_last()->text, "the moon") != NULL);
+    TAP_CHECK(strstr(zo_err_last()->text, "cuda:0") != NULL);
+    TAP_CHECK_INT(cuda->mem_allocated(rig->device, ZO_MEM_DEVICE),
+                  2 * SIZE_BYTES);
+    TAP_CHECK_INT(cuda->fill(rig->first, rig->a, 0, 16), ZO_OK);
+    TAP_CHECK_INT(cuda->stream_sync(rig->first), ZO_OK);
+}
+
+static void test_memory(void)
+{
+    struct rig rig;
+
+    if (rig_open(&rig)) {
+        check_memory(&rig);
+        rig_close(&rig);
+    }
+}
+
+/* Needs no GPU. */
+static void test_no_such_device(void)
+{
+    struct zo_device *device = NULL;
+    int count = -1;
+
+    if (strcmp(cuda->kind, "cuda") != 0 || cuda->count(&count) != ZO_OK) {
+        tap_skip("no CUDA driver");
+        return;
+    }
+    TAP_CHECK(count >= 0);
+    TAP_CHECK(cuda->open(count, NULL, &device) != ZO_OK);
+    TAP_CHECK(cuda->open(-1, NULL, &device) != ZO_OK);
+    TAP_CHECK(device == NULL);
+}
+
+int main(void)
+{
+    static const struct tap_case cases[] = {
+        {"data pass through two streams in the order of an event",
+         test_round_trip},
+        {"an event says when its stream has passed it", test_events},
+        {"memory is counted, aligned, and named when there is none",
+         test_memory},
+        {"a device that is not there is refused", test_no_such_device},
+    };
+    return tap_run(cases, TAP_COUNT(cases));
+}
