@@ -8,7 +8,8 @@
 
 #include "tests/tiny_run.h"
 
-#define STEPS 8
+/* Both slots are used, and an update stands in a list and in the tail. */
+#define STEPS 2
 
 /* A run of the official fp32 or .bin rows; trained, not closed. */
 static enum zo_status train(const struct tiny_case *vectors, const char *json,
@@ -35,8 +36,8 @@ static enum zo_status train(const struct tiny_case *vectors, const char *json,
 /* Compares with `same`, and closes `run`. */
 static bool is_same(struct tiny_run *run, const struct tiny_run *same)
 {
-    bool all = tiny_same_weights(run, same) &&
-               run->step_count == same->step_count;
+    bool all =
+        tiny_same_weights(run, same) && run->step_count == same->step_count;
 
     for (int64_t i = 0; all && i < run->step_count; i++) {
         all = run->steps[i].loss == same->steps[i].loss &&
@@ -86,6 +87,91 @@ static void bits_in_fp16(void)
                " \"gradient_clipping\": 1}");
 }
 
+/* ---- devices and micro batches
+ * ------------------------------------------------ */
+
+/* The rows of a step, spread over devices and micro batches. */
+struct spread {
+    const char *devices, *micro_rows, *micros;
+};
+
+#define SPREAD_STEPS 20
+
+static enum zo_status train_spread(const struct tiny_case *vectors,
+                                   const struct spread *spread,
+                                   struct tiny_run *run)
+{
+    const char *const args[] = {"--num-devices",
+                                spread->devices,
+                                "--per-device-train-batch-size",
+                                spread->micro_rows,
+                                "--gradient-accumulation-steps",
+                                spread->micros,
+                                "--learning-rate",
+                                "1e-3",
+                                "--max-grad-norm",
+                                "1",
+                                NULL};
+    const struct tiny_settings settings = {
+        .model = vectors->model,
+        .rows = vectors->rows,
+        .args = args,
+        .steps = SPREAD_STEPS,
+    };
+
+    tiny_open(run, &settings);
+    return tiny_train(run);
+}
+
+/* Each spread trains as the first one does, and twice with the same bits. */
+static void check_spreads(const struct tiny_case *vectors,
+                          const struct spread *spreads, size_t count)
+{
+    struct tiny_run first, run, again;
+    double gap = 0.0;
+
+    TAP_CHECK_INT(train_spread(vectors, &spreads[0], &first), ZO_OK);
+    for (size_t i = 0; i < count; i++) {
+        TAP_CHECK_INT(train_spread(vectors, &spreads[i], &run), ZO_OK);
+        TAP_CHECK_INT(train_spread(vectors, &spreads[i], &again), ZO_OK);
+        TAP_CHECK_INT(run.step_count, SPREAD_STEPS);
+        for (int s = 0; s < SPREAD_STEPS; s++) {
+            gap = fmax(gap, fabs(run.steps[s].loss - first.steps[s].loss));
+            TAP_CHECK(!isnan(run.steps[s].loss));
+        }
+        TAP_CHECK(is_same(&again, &run));
+        tiny_close(&run);
+    }
+    tiny_close(&first);
+    TINY_CHECK_WITHIN(gap, 1e-6);
+}
+
+static void spread_of_three_rows(void)
+{
+    static const struct spread spreads[] = {
+        {"1", "3", "1"}, {"1", "1", "3"}, {"3", "1", "1"}};
+    struct tiny_case vectors;
+
+    if (tiny_open_fp32(&vectors)) {
+        check_spreads(&vectors, spreads, TAP_COUNT(spreads));
+        tiny_close_case(&vectors);
+    }
+}
+
+/* On 3 devices one has two rows; of 6 devices two have none. */
+static void spread_of_four_rows(void)
+{
+    static const struct spread spreads[] = {
+        {"1", "4", "1"}, {"1", "2", "2"}, {"1", "1", "4"}, {"2", "2", "1"},
+        {"2", "1", "2"}, {"4", "1", "1"}, {"3", "2", "1"}, {"6", "1", "1"}};
+    struct tiny_case vectors;
+
+    if (tiny_open_fp16_bin(&vectors)) {
+        check_spreads(&vectors, spreads, TAP_COUNT(spreads));
+        tiny_close_case(&vectors);
+    }
+}
+
 int main(void)
 {
     static const struct tap_case cases[] = {
@@ -94,6 +180,13 @@ int main(void)
          bits_in_fp32},
         {"nor in bf16", bits_in_bf16},
         {"nor in fp16, clipped and scaled", bits_in_fp16},
+        {"three rows on 1 and 3 devices, in 1 and 3 micro batches, give the "
+         "same losses within 1e-6",
+         spread_of_three_rows},
+        {"four rows on 1, 2, 3, 4 and 6 devices, in 1, 2 and 4 micro batches, "
+         "give "
+         "the same losses within 1e-6",
+         spread_of_four_rows},
     };
 
     fx_begin();
