@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "src/train/decoder.h"
-#include "tests/tiny_run.h"
+#include "tests/vector_run.h"
 
 /* ---- the rotary table
  * --------------------------------------------------------- */
@@ -318,7 +318,7 @@ static struct step_gaps step_gaps(const struct tiny_case *vectors,
     const double want = (double)loss->values[0];
     struct step_gaps gaps = {NAN, NAN, {.relative = NAN}};
     struct zo_eval_metrics eval;
-    struct tiny_run run;
+    struct vector_run run;
 
     tiny_open(&run, &settings);
     if (zo_trainer_evaluate(run.trainer, &eval) == ZO_OK) {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/tiny_run.h"
+#include "tests/vector_run.h"
 
 #define STEPS 20
 
@@ -98,7 +98,7 @@ static void widen(double *gap, double got, double want, double scale)
 }
 
 static struct gaps compare(const struct trajectory *trajectory,
-                           const struct tiny_run *run)
+                           const struct vector_run *run)
 {
     struct zo_tensor_source *source =
         tiny_vectors(fx_shared("%s", trajectory->path));
@@ -129,7 +129,7 @@ static void check_trajectory(const struct trajectory *trajectory)
 {
     struct tiny_case vectors;
     struct tiny_settings settings;
-    struct tiny_run run;
+    struct vector_run run;
     struct gaps gaps;
 
     if (!trajectory->open(&vectors)) {

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "tests/tiny_run.h"
+#include "tests/vector_run.h"
 
 /* Both slots are used, and an update stands in a list and in the tail. */
 #define STEPS 2
@@ -14,7 +14,7 @@
 /* A run of the official fp32 or .bin rows; trained, not closed. */
 static enum zo_status train(const struct tiny_case *vectors, const char *json,
                             const char *recompute, bool is_serial,
-                            struct tiny_run *run)
+                            struct vector_run *run)
 {
     char set[64];
     const char *const args[] = {"--learning-rate", "1e-3", "--set", set, NULL};
@@ -34,7 +34,7 @@ static enum zo_status train(const struct tiny_case *vectors, const char *json,
 }
 
 /* Compares with `same`, and closes `run`. */
-static bool is_same(struct tiny_run *run, const struct tiny_run *same)
+static bool is_same(struct vector_run *run, const struct vector_run *same)
 {
     bool all =
         tiny_same_weights(run, same) && run->step_count == same->step_count;
@@ -51,7 +51,7 @@ static void check_bits(const char *json)
 {
     static const char *const recomputes[] = {"none", "cheap", "layer", "auto"};
     struct tiny_case vectors;
-    struct tiny_run first, other;
+    struct vector_run first, other;
 
     if (!tiny_open_fp16_bin(&vectors)) {
         return;
@@ -99,7 +99,7 @@ struct spread {
 
 static enum zo_status train_spread(const struct tiny_case *vectors,
                                    const struct spread *spread,
-                                   struct tiny_run *run)
+                                   struct vector_run *run)
 {
     const char *const args[] = {"--num-devices",
                                 spread->devices,
@@ -127,7 +127,7 @@ static enum zo_status train_spread(const struct tiny_case *vectors,
 static void check_spreads(const struct tiny_case *vectors,
                           const struct spread *spreads, size_t count)
 {
-    struct tiny_run first, run, again;
+    struct vector_run first, run, again;
     double gap = 0.0;
 
     TAP_CHECK_INT(train_spread(vectors, &spreads[0], &first), ZO_OK);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "src/checkpoint/safetensors_writer.h"
-#include "tests/tiny_run.h"
+#include "tests/vector_run.h"
 
 #define STEPS 20
 #define LINEAR_RUN                                            \
@@ -35,7 +35,7 @@ static void check_losses(const char *json, double bound)
         .json = json, .args = linear_args, .steps = STEPS};
     struct zo_tensor_source *source;
     struct tiny_floats *want;
-    struct tiny_run run;
+    struct vector_run run;
     double gap = 0.0;
 
     if (!tiny_open_fp32(&vectors)) {
@@ -77,7 +77,7 @@ static void fp16_losses(void)
 
 /* The directory holds the run's masters, rounded once to `dtype`. */
 static bool holds_masters(const struct zo_model_dir *dir,
-                          const struct tiny_run *run, enum zo_dtype dtype)
+                          const struct vector_run *run, enum zo_dtype dtype)
 {
     const struct zo_parameters *parameters =
         zo_glm_parameters(zo_trainer_glm(run->trainer));
@@ -110,7 +110,7 @@ static bool holds_masters(const struct zo_model_dir *dir,
 }
 
 /* Writes, reads, compares; and the directory is one to train from. */
-static bool writes_masters(struct tiny_run *run, const char *source_path,
+static bool writes_masters(struct vector_run *run, const char *source_path,
                            enum zo_dtype dtype)
 {
     const struct zo_weights weights = zo_trainer_weights(run->trainer);
@@ -139,7 +139,7 @@ static void check_writing(const char *json)
     struct tiny_case vectors;
     struct tiny_settings settings = {
         .json = json, .args = linear_args, .steps = 2};
-    struct tiny_run run;
+    struct vector_run run;
 
     if (!tiny_open_fp32(&vectors)) {
         return;
@@ -167,7 +167,7 @@ static void written_models(void)
 
 /* A run with the first scale 2^power; trained, not closed. */
 static enum zo_status train_scaled(const struct tiny_case *vectors, int power,
-                                   int64_t steps, struct tiny_run *run)
+                                   int64_t steps, struct vector_run *run)
 {
     static const char *const args[] = {"--per-device-train-batch-size",
                                        "3",
@@ -194,7 +194,7 @@ static enum zo_status train_scaled(const struct tiny_case *vectors, int power,
 }
 
 /* As many steps at the start as do not change the weights. */
-static int64_t leading_skips(const struct tiny_run *run)
+static int64_t leading_skips(const struct vector_run *run)
 {
     int64_t skips = 0;
 
@@ -206,7 +206,7 @@ static int64_t leading_skips(const struct tiny_run *run)
 
 static void check_recovery(const struct tiny_case *vectors, int power)
 {
-    struct tiny_run late, early;
+    struct vector_run late, early;
     int64_t skips;
     int settled;
 
@@ -261,7 +261,7 @@ static enum zo_status train_out_of_range(const struct tiny_case *vectors,
         .args = args,
         .steps = steps,
     };
-    struct tiny_run run;
+    struct vector_run run;
     enum zo_status status;
 
     tiny_open(&run, &settings);
@@ -379,7 +379,7 @@ done:
 /* A run of one row a step over the planted model. */
 static void open_planted(const char *rows, const char *json,
                          const char *learning_rate, int64_t steps,
-                         struct tiny_run *run)
+                         struct vector_run *run)
 {
     const char *const args[] = {"--learning-rate", learning_rate,
                                 "--lr-scheduler-type", "constant", NULL};
@@ -406,7 +406,7 @@ static bool has_no_vectors(void)
 
 static void bad_gradients_stop(void)
 {
-    struct tiny_run run;
+    struct vector_run run;
 
     if (has_no_vectors()) {
         return;
@@ -425,7 +425,7 @@ static void bad_gradients_stop(void)
 
 static void checked_gradients_skip(void)
 {
-    struct tiny_run skipping, plain;
+    struct vector_run skipping, plain;
 
     if (has_no_vectors()) {
         return;
@@ -447,7 +447,7 @@ static void checked_gradients_skip(void)
 
 static void skipped_runs_change_nothing(void)
 {
-    struct tiny_run loaded, skipped, trained;
+    struct vector_run loaded, skipped, trained;
 
     if (has_no_vectors()) {
         return;
@@ -466,7 +466,7 @@ static void skipped_runs_change_nothing(void)
 
 static void endless_skips_stop(void)
 {
-    struct tiny_run run;
+    struct vector_run run;
 
     if (has_no_vectors()) {
         return;
@@ -482,7 +482,7 @@ static void endless_skips_stop(void)
 static void weights_too_large_for_fp16(void)
 {
     struct tiny_settings settings = {.json = "{" FP16 "}", .steps = 1};
-    struct tiny_run run;
+    struct vector_run run;
 
     if (has_no_vectors()) {
         return;

@@ -29,9 +29,9 @@ check_PROGRAMS += \
 	tests/test_vectors_adamw \
 	tests/test_vectors_bits \
 	tests/test_vectors_half
-tiny_run = tests/tiny_run.c tests/tiny_run.h tests/model_fixtures.c \
+vector_run = tests/vector_run.c tests/vector_run.h tests/model_fixtures.c \
 	tests/model_fixtures.h
-tests_test_vectors_SOURCES = tests/test_vectors.c $(tiny_run)
-tests_test_vectors_adamw_SOURCES = tests/test_vectors_adamw.c $(tiny_run)
-tests_test_vectors_half_SOURCES = tests/test_vectors_half.c $(tiny_run)
-tests_test_vectors_bits_SOURCES = tests/test_vectors_bits.c $(tiny_run)
+tests_test_vectors_SOURCES = tests/test_vectors.c $(vector_run)
+tests_test_vectors_adamw_SOURCES = tests/test_vectors_adamw.c $(vector_run)
+tests_test_vectors_half_SOURCES = tests/test_vectors_half.c $(vector_run)
+tests_test_vectors_bits_SOURCES = tests/test_vectors_bits.c $(vector_run)

@@ -1,4 +1,4 @@
-#include "tests/tiny_run.h"
+#include "tests/vector_run.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -38,7 +38,7 @@ static void *allocate(size_t size_bytes)
 /* ---- a run ----------------------------------------------------------------
  */
 
-static void parse_options(struct tiny_run *run,
+static void parse_options(struct vector_run *run,
                           const struct tiny_settings *settings)
 {
     char steps[32];
@@ -57,7 +57,7 @@ static void parse_options(struct tiny_run *run,
          "the options");
 }
 
-static void read_config(struct tiny_run *run,
+static void read_config(struct vector_run *run,
                         const struct tiny_settings *settings)
 {
     const struct zo_devices_options devices = {
@@ -80,7 +80,7 @@ static void read_config(struct tiny_run *run,
          "the configuration");
 }
 
-static void open_rows(struct tiny_run *run,
+static void open_rows(struct vector_run *run,
                       const struct tiny_settings *settings)
 {
     const struct zo_run_config *config = &run->config;
@@ -106,7 +106,7 @@ static void open_rows(struct tiny_run *run,
          "the batches to evaluate");
 }
 
-static void open_trainer(struct tiny_run *run,
+static void open_trainer(struct vector_run *run,
                          const struct tiny_settings *settings)
 {
     struct zo_batches_plan plan, eval_plan;
@@ -141,9 +141,9 @@ static void open_trainer(struct tiny_run *run,
     must(zo_trainer_start(run->trainer), "the trainer");
 }
 
-void tiny_start(struct tiny_run *run, const struct tiny_settings *settings)
+void tiny_start(struct vector_run *run, const struct tiny_settings *settings)
 {
-    *run = (struct tiny_run){0};
+    *run = (struct vector_run){0};
     parse_options(run, settings);
     must(zo_model_config_read(settings->model, ZO_FAMILY_AUTO, NULL, 0,
                               &run->notes, &run->model),
@@ -153,7 +153,7 @@ void tiny_start(struct tiny_run *run, const struct tiny_settings *settings)
     open_trainer(run, settings);
 }
 
-enum zo_status tiny_load(struct tiny_run *run, const char *model)
+enum zo_status tiny_load(struct vector_run *run, const char *model)
 {
     const struct zo_weights weights = zo_trainer_weights(run->trainer);
     struct zo_model_dir *dir = NULL;
@@ -165,7 +165,7 @@ enum zo_status tiny_load(struct tiny_run *run, const char *model)
     return status;
 }
 
-void tiny_open(struct tiny_run *run, const struct tiny_settings *settings)
+void tiny_open(struct vector_run *run, const struct tiny_settings *settings)
 {
     tiny_start(run, settings);
     must(tiny_load(run, settings->model), "the weights");
@@ -174,7 +174,7 @@ void tiny_open(struct tiny_run *run, const struct tiny_settings *settings)
 static enum zo_status on_step(void *context,
                               const struct zo_step_metrics *metrics)
 {
-    struct tiny_run *run = context;
+    struct vector_run *run = context;
 
     if (run->step_count == TINY_STEPS_MAX) {
         give_up("more steps than a test keeps");
@@ -190,7 +190,7 @@ static enum zo_status on_step(void *context,
     return ZO_OK;
 }
 
-enum zo_status tiny_train(struct tiny_run *run)
+enum zo_status tiny_train(struct vector_run *run)
 {
     const struct zo_trainer_watch watch = {.context = run, .on_step = on_step};
     int64_t steps = 0;
@@ -198,7 +198,7 @@ enum zo_status tiny_train(struct tiny_run *run)
     return zo_trainer_run(run->trainer, &watch, &steps);
 }
 
-void tiny_close(struct tiny_run *run)
+void tiny_close(struct vector_run *run)
 {
     zo_trainer_close(run->trainer);
     zo_batches_close(run->batches);
@@ -208,7 +208,7 @@ void tiny_close(struct tiny_run *run)
     zo_devices_close(&run->devices);
     zo_options_fini(&run->options);
     zo_notes_fini(&run->notes);
-    *run = (struct tiny_run){0};
+    *run = (struct vector_run){0};
 }
 
 /* ---- files ----------------------------------------------------------------
@@ -385,7 +385,7 @@ bool tiny_is_idle(const struct zo_model_config *model, const char *name,
            (elem - first_key) % model->head_width >= model->rotary_width;
 }
 
-enum zo_status tiny_read_weight(const struct tiny_run *run, size_t parameter,
+enum zo_status tiny_read_weight(const struct vector_run *run, size_t parameter,
                                 float *target)
 {
     const struct zo_weights weights = zo_trainer_weights(run->trainer);
@@ -395,14 +395,14 @@ enum zo_status tiny_read_weight(const struct tiny_run *run, size_t parameter,
         zo_glm_parameters(weights.glm)->items[parameter].elems, target);
 }
 
-enum zo_status tiny_read_gradient(const struct tiny_run *run, size_t parameter,
+enum zo_status tiny_read_gradient(const struct vector_run *run, size_t parameter,
                                   float *target)
 {
     return zo_trainer_gradient(run->trainer, parameter, target);
 }
 
 /* Takes one parameter into account. */
-static void widen_gap(struct tiny_gap *gap, const struct tiny_run *run,
+static void widen_gap(struct tiny_gap *gap, const struct vector_run *run,
                       const struct zo_parameter *parameter, const float *got,
                       const float *want)
 {
@@ -425,7 +425,7 @@ static void widen_gap(struct tiny_gap *gap, const struct tiny_run *run,
     }
 }
 
-struct tiny_gap tiny_gap(const struct tiny_run *run, tiny_read_fn read,
+struct tiny_gap tiny_gap(const struct vector_run *run, tiny_read_fn read,
                          const struct zo_tensor_source *source,
                          const char *prefix)
 {
@@ -449,7 +449,7 @@ struct tiny_gap tiny_gap(const struct tiny_run *run, tiny_read_fn read,
     return gap;
 }
 
-bool tiny_same_weights(const struct tiny_run *a, const struct tiny_run *b)
+bool tiny_same_weights(const struct vector_run *a, const struct vector_run *b)
 {
     const struct zo_parameters *parameters =
         zo_glm_parameters(zo_trainer_glm(a->trainer));

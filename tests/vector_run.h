@@ -6,8 +6,8 @@
  * A helper that cannot do its work ends the test program: no check after it
  * would mean anything.
  */
-#ifndef ZO_TESTS_TINY_RUN_H
-#define ZO_TESTS_TINY_RUN_H
+#ifndef ZO_TESTS_VECTOR_RUN_H
+#define ZO_TESTS_VECTOR_RUN_H
 
 #include "src/train/trainer.h"
 #include "tests/model_fixtures.h"
@@ -31,7 +31,7 @@ struct tiny_step {
 };
 
 /* All zero is empty; may not be moved while open. */
-struct tiny_run {
+struct vector_run {
     struct zo_notes notes;
     struct zo_options options;
     struct zo_model_config model;
@@ -45,12 +45,12 @@ struct tiny_run {
 };
 
 /* Opens, starts and loads. */
-void tiny_open(struct tiny_run *run, const struct tiny_settings *settings);
+void tiny_open(struct vector_run *run, const struct tiny_settings *settings);
 /* The same in two parts: loading may fail. */
-void tiny_start(struct tiny_run *run, const struct tiny_settings *settings);
-enum zo_status tiny_load(struct tiny_run *run, const char *model) ZO_MUST_CHECK;
-enum zo_status tiny_train(struct tiny_run *run) ZO_MUST_CHECK;
-void tiny_close(struct tiny_run *run);
+void tiny_start(struct vector_run *run, const struct tiny_settings *settings);
+enum zo_status tiny_load(struct vector_run *run, const char *model) ZO_MUST_CHECK;
+enum zo_status tiny_train(struct vector_run *run) ZO_MUST_CHECK;
+void tiny_close(struct vector_run *run);
 
 /* A model directory of links, "NAME" in the temporary folder; its path. */
 const char *tiny_model(const char *name, const char *config,
@@ -109,18 +109,18 @@ struct tiny_gap {
     double idle;     /* the largest magnitude read of an idle element */
     char name[ZO_PARAMETER_NAME_BYTES]; /* the worst tensor */
 };
-typedef enum zo_status (*tiny_read_fn)(const struct tiny_run *run,
+typedef enum zo_status (*tiny_read_fn)(const struct vector_run *run,
                                        size_t parameter, float *target);
-enum zo_status tiny_read_weight(const struct tiny_run *run, size_t parameter,
+enum zo_status tiny_read_weight(const struct vector_run *run, size_t parameter,
                                 float *target);
-enum zo_status tiny_read_gradient(const struct tiny_run *run, size_t parameter,
+enum zo_status tiny_read_gradient(const struct vector_run *run, size_t parameter,
                                   float *target);
-struct tiny_gap tiny_gap(const struct tiny_run *run, tiny_read_fn read,
+struct tiny_gap tiny_gap(const struct vector_run *run, tiny_read_fn read,
                          const struct zo_tensor_source *source,
                          const char *prefix);
 
 /* All weights of two runs have the same bits. */
-bool tiny_same_weights(const struct tiny_run *a, const struct tiny_run *b);
+bool tiny_same_weights(const struct vector_run *a, const struct vector_run *b);
 
 #define TINY_CHECK_WITHIN(gap, bound)                                     \
     do {                                                                  \
