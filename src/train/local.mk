@@ -25,3 +25,9 @@ check_PROGRAMS += \
 	tests/test_lr_schedule \
 	tests/test_metrics \
 	tests/test_progress
+
+# Runs over a tiny model.
+tiny_run = tests/tiny_run.c tests/tiny_run.h tests/model_fixtures.c \
+	tests/model_fixtures.h
+check_PROGRAMS += tests/test_trainer
+tests_test_trainer_SOURCES = tests/test_trainer.c $(tiny_run)
