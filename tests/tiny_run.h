@@ -14,8 +14,9 @@
 #include "src/data/dataset.h"
 #include "src/train/trainer.h"
 
-#define TINY_STEPS_MAX 40
-#define TINY_STEP_ROWS 12 /* of all devices and micro batches together */
+#define TINY_STEPS_MAX  40
+#define TINY_STEP_ROWS  12 /* of all devices and micro batches together */
+#define TINY_PARAMETERS 6032
 
 /* Fields left at 0 take the default in brackets. */
 struct tiny_knobs {
@@ -89,11 +90,23 @@ void tiny_close(struct tiny_run *run);
 enum zo_status tiny_whole(const struct tiny_knobs *knobs,
                           struct tiny_result *result) ZO_MUST_CHECK;
 
-/* As tiny_whole(), and *weights_out has the masters, in the order of
- * parameters; owned, ended with free(). */
-enum zo_status tiny_whole_weights(const struct tiny_knobs *knobs,
+/* Masters, and gradients of the last step, in the order of parameters. */
+struct tiny_numbers {
+    float weights[TINY_PARAMETERS], gradients[TINY_PARAMETERS];
+};
+
+enum zo_status tiny_weights(const struct tiny_run *run,
+                            float *target) ZO_MUST_CHECK;
+enum zo_status tiny_gradients(const struct tiny_run *run,
+                              float *target) ZO_MUST_CHECK;
+
+/* As tiny_whole(), and all numbers. */
+enum zo_status tiny_whole_numbers(const struct tiny_knobs *knobs,
                                   struct tiny_result *result,
-                                  float **weights_out) ZO_MUST_CHECK;
+                                  struct tiny_numbers *numbers) ZO_MUST_CHECK;
+
+/* The largest difference between TINY_PARAMETERS numbers. */
+double tiny_distance(const float *a, const float *b);
 
 /* A hash of every state (weights, masters, moments) on a device. */
 enum zo_status tiny_state(const struct tiny_run *run, int device,
