@@ -31,6 +31,8 @@ tiny_run = tests/tiny_run.c tests/tiny_run.h tests/model_fixtures.c \
 	tests/model_fixtures.h
 check_PROGRAMS += \
 	tests/test_trainer \
+	tests/test_trainer_faults \
 	tests/test_trainer_lists
 tests_test_trainer_SOURCES = tests/test_trainer.c $(tiny_run)
+tests_test_trainer_faults_SOURCES = tests/test_trainer_faults.c $(tiny_run)
 tests_test_trainer_lists_SOURCES = tests/test_trainer_lists.c $(tiny_run)
