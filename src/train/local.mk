@@ -32,7 +32,9 @@ tiny_run = tests/tiny_run.c tests/tiny_run.h tests/model_fixtures.c \
 check_PROGRAMS += \
 	tests/test_trainer \
 	tests/test_trainer_faults \
-	tests/test_trainer_lists
+	tests/test_trainer_lists \
+	tests/test_trainer_numeric
 tests_test_trainer_SOURCES = tests/test_trainer.c $(tiny_run)
 tests_test_trainer_faults_SOURCES = tests/test_trainer_faults.c $(tiny_run)
 tests_test_trainer_lists_SOURCES = tests/test_trainer_lists.c $(tiny_run)
+tests_test_trainer_numeric_SOURCES = tests/test_trainer_numeric.c $(tiny_run)
