@@ -30,11 +30,13 @@ check_PROGRAMS += \
 tiny_run = tests/tiny_run.c tests/tiny_run.h tests/model_fixtures.c \
 	tests/model_fixtures.h
 check_PROGRAMS += \
+	tests/test_steady \
 	tests/test_trainer \
 	tests/test_trainer_faults \
 	tests/test_trainer_lists \
 	tests/test_trainer_memory \
 	tests/test_trainer_numeric
+tests_test_steady_SOURCES = tests/test_steady.c $(tiny_run)
 tests_test_trainer_SOURCES = tests/test_trainer.c $(tiny_run)
 tests_test_trainer_faults_SOURCES = tests/test_trainer_faults.c $(tiny_run)
 tests_test_trainer_lists_SOURCES = tests/test_trainer_lists.c $(tiny_run)
