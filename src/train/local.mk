@@ -30,6 +30,7 @@ check_PROGRAMS += \
 tiny_run = tests/tiny_run.c tests/tiny_run.h tests/model_fixtures.c \
 	tests/model_fixtures.h
 check_PROGRAMS += \
+	tests/test_devices \
 	tests/test_steady \
 	tests/test_trainer \
 	tests/test_trainer_faults \
