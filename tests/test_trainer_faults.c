@@ -336,7 +336,7 @@ static void test_write_without_memory(void)
         zo_memory_fail_at(0);
         TAP_CHECK(status == ZO_OK ||
                   failed_with(status, ZO_E_NOMEM, "no memory for"));
-        TAP_CHECK_INT(fx_count_files(folder), status == ZO_OK ? 1 : 0);
+        TAP_CHECK_INT(fx_count_files(folder, ""), status == ZO_OK ? 1 : 0);
     } while (status != ZO_OK);
     TAP_CHECK(nth > 20);
     tiny_close(&run);
@@ -363,7 +363,7 @@ static void test_write_of_lost_weights(void)
         faulty.copies = 0;
         TAP_CHECK(
             failed_with(write_to(&run, path, true), ZO_E_DEVICE, "broke"));
-        TAP_CHECK_INT(fx_count_files(folder), 1);
+        TAP_CHECK_INT(fx_count_files(folder, ""), 1);
     }
     run.devices.machine.device_ops = &zo_device_host;
     after = fx_read(file, &size_bytes); /* the old model stands */
@@ -391,7 +391,7 @@ static void test_write_to_a_full_disk(void)
     status = write_to(&run, path, false);
     TAP_CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     TAP_CHECK(failed_with(status, ZO_E_IO, "model"));
-    TAP_CHECK_INT(fx_count_files(folder), 0);
+    TAP_CHECK_INT(fx_count_files(folder, ""), 0);
     TAP_CHECK_INT(write_to(&run, path, false), ZO_OK);
     tiny_close(&run);
 }
@@ -414,7 +414,7 @@ static void test_write_without_permission(void)
     TAP_CHECK(!is_root || seteuid(0) == 0);
     TAP_CHECK(chmod(folder, 0777) == 0);
     TAP_CHECK(failed_with(status, ZO_E_IO, "Permission denied"));
-    TAP_CHECK_INT(fx_count_files(folder), 0);
+    TAP_CHECK_INT(fx_count_files(folder, ""), 0);
     tiny_close(&run);
 }
 
