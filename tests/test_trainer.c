@@ -66,7 +66,8 @@ static void test_devices_agree(void)
 
 static void test_many_devices(void)
 {
-    struct tiny_knobs knobs = {.micro_rows = 64, .rows = 70, .steps = 2};
+    struct tiny_knobs knobs = {
+        .micro_rows = 64, .rows = 70, .threads = 1, .steps = 2};
     struct tiny_result alone, other;
 
     TAP_CHECK(ran(&knobs, &alone));
@@ -334,6 +335,12 @@ static void test_clipping(void)
     TAP_CHECK(fabs(clipped.step[0].clip_coefficient -
                    0.05 / (clipped.step[0].grad_norm + 1e-6)) < 1e-12);
     TAP_CHECK(clipped.state != free_run.state);
+    /* A norm below the limit is left alone. */
+    TAP_CHECK(ran(
+        &(struct tiny_knobs){.steps = 1, .json = "\"gradient_clipping\": 50"},
+        &clipped));
+    TAP_CHECK(clipped.step[0].clip_coefficient == 1.0);
+    TAP_CHECK(clipped.state == free_run.state);
 }
 
 static void test_norm_by_hand(void)
@@ -412,7 +419,8 @@ static const struct tap_case cases[] = {
      test_modes_fp16},
     {"the size of exchanged pieces changes no bit", test_bucket_sizes},
     {"bf16 and fp16 follow fp32", test_types_follow},
-    {"clipping scales by the limit over the norm", test_clipping},
+    {"clipping scales by the limit over the norm, above the limit",
+     test_clipping},
     {"the norm is that of all gradients", test_norm_by_hand},
     {"a run that is asked to stop ends in good order", test_stops_early},
 };
