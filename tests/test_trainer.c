@@ -143,6 +143,29 @@ static void test_accumulation(void)
     }
 }
 
+/* Logits are made for ZO_GLM_LOGIT_ROWS labels at a time. */
+static void test_chunks_of_logits(void)
+{
+    struct tiny_knobs knobs = {.rows = 180, .micro_rows = 180, .steps = 2};
+    struct tiny_result whole, parts, poisoned;
+
+    TAP_CHECK_INT(tiny_whole_numbers(&knobs, &whole, &whole_numbers), ZO_OK);
+    TAP_CHECK(whole.step[0].label_tokens > ZO_GLM_LOGIT_ROWS);
+    knobs.poisons = true;
+    TAP_CHECK(ran(&knobs, &poisoned));
+    TAP_CHECK(tiny_same_bits(&whole, &poisoned));
+    knobs.poisons = false;
+    knobs.micro_rows = 45;
+    knobs.accumulation = 4;
+    TAP_CHECK_INT(tiny_whole_numbers(&knobs, &parts, &part_numbers), ZO_OK);
+    TAP_CHECK(parts.step[0].label_tokens < 4 * ZO_GLM_LOGIT_ROWS);
+    TAP_CHECK(tiny_loss_distance(&whole, &parts) <= CLOSE);
+    TAP_CHECK(tiny_distance(whole_numbers.gradients, part_numbers.gradients) <=
+              CLOSE);
+    TAP_CHECK(tiny_distance(whole_numbers.weights, part_numbers.weights) <=
+              CLOSE);
+}
+
 /* The first step of each row by itself: their mean is the mean of means. */
 static bool mean_of_rows(int rows, double *loss_out, struct tiny_numbers *mean)
 {
@@ -409,6 +432,8 @@ static const struct tap_case cases[] = {
      test_devices_without_rows},
     {"accumulation gives the losses, gradients and weights of the one batch",
      test_accumulation},
+    {"more labels than are looked at at once are the same as several batches",
+     test_chunks_of_logits},
     {"loss_reduction micro_batch is the mean of the micro batches' means",
      test_mean_of_means},
     {"serial, poison, overlapped and recomputing runs agree to the bit: fp32",

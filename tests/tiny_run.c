@@ -11,8 +11,6 @@
 #include "tests/model_fixtures.h"
 
 #define VOCAB           64
-#define ROWS_MAX        64
-#define ROW_TOKENS_MAX  31
 #define PARAMETER_SCALE 6.0f /* deviation 0.12: gradients one can see */
 
 /* clang-format off */
