@@ -83,17 +83,37 @@ static enum zo_status pair_open(struct pair *pair,
     ZO_TRY(help_machine_open(&pair->calm, program->device_count, 1, 0));
     ZO_TRY(help_machine_open(&pair->hasty, program->device_count, seed,
                              delay_us_max));
-    pair->calm.kernel_ops = pair->hasty.kernel_ops = &fake_kernels;
     ZO_TRY(zo_executor_open(program, &pair->calm, &serial, &pair->meant));
     return zo_executor_open(program, &pair->hasty, options, &pair->run);
+}
+
+/* For programs that the builder makes. */
+static enum zo_status open_kernels(struct zo_machine *machine,
+                                   const struct zo_kernel_ops *ops)
+{
+    machine->kernel_ops = ops;
+    for (int d = 0; ops->open != NULL && d < machine->device_count; d++) {
+        ZO_TRY(ops->open(machine->devices[d], NULL, &machine->kernels[d]));
+    }
+    return ZO_OK;
+}
+
+static void machine_close(struct zo_machine *machine)
+{
+    for (int d = 0; d < machine->device_count; d++) {
+        if (machine->kernels[d] != NULL) {
+            machine->kernel_ops->close(machine->kernels[d]);
+        }
+    }
+    help_machine_close(machine);
 }
 
 static void pair_close(struct pair *pair)
 {
     zo_executor_close(pair->meant);
     zo_executor_close(pair->run);
-    help_machine_close(&pair->calm);
-    help_machine_close(&pair->hasty);
+    machine_close(&pair->calm);
+    machine_close(&pair->hasty);
 }
 
 static bool runs_as_meant(const struct zo_program *program, uint64_t seed)
@@ -152,6 +172,8 @@ static struct fake_shape random_shape(uint64_t seed)
         .decides = help_once_in(&random, 2),
         .has_evaluation = help_once_in(&random, 2),
         .bucket_elems = (int64_t)help_below(&random, 3) * 100,
+        .kernel_ops =
+            help_once_in(&random, 2) ? &zo_kernels_host : &fake_kernels,
     };
 
     shape.evaluates_only = help_once_in(&random, 6);
@@ -271,6 +293,8 @@ static enum zo_status run_both(const struct fake_model *model,
 {
     const char *lists = lists_of(&model->shape);
 
+    ZO_TRY(open_kernels(&pair->calm, model->shape.kernel_ops));
+    ZO_TRY(open_kernels(&pair->hasty, model->shape.kernel_ops));
     ZO_TRY(fake_model_load(model, pair->meant));
     ZO_TRY(fake_model_load(model, pair->run));
     ZO_TRY(fake_model_run(model, pair->meant, lists));
@@ -342,7 +366,8 @@ static void test_decoding(void)
                                          .units = 2 + i % 3,
                                          .devices = 1,
                                          .micros = 1,
-                                         .type = ZO_BF16};
+                                         .type = ZO_BF16,
+                                         .kernel_ops = &fake_kernels};
 
         check_decoding(&shape, i % 2 == 0, i < 4 ? &workers : &poison);
     }
@@ -360,6 +385,7 @@ static uint64_t result_of(const struct fake_shape *shape)
 
     if (fake_model_build(shape, &model) != ZO_OK ||
         pair_open(&pair, &model.build.program, &workers, 1, 1) != ZO_OK ||
+        open_kernels(&pair.hasty, shape->kernel_ops) != ZO_OK ||
         fake_model_load(&model, pair.run) != ZO_OK ||
         fake_model_run(&model, pair.run, "ssst") != ZO_OK) {
         tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
@@ -392,7 +418,8 @@ static void test_same_numbers(void)
                                    .pass_micros = 4,
                                    .type = ZO_BF16,
                                    .comm_type = ZO_BF16,
-                                   .decides = true};
+                                   .decides = true,
+                                   .kernel_ops = &zo_kernels_host};
         const uint64_t want = result_of(&shape);
 
         for (shape.pass_micros = 1; shape.pass_micros < 4;
@@ -419,7 +446,8 @@ static void test_decides(void)
                                          .devices = 2,
                                          .micros = 1,
                                          .pass_micros = 1,
-                                         .decides = decides == 1};
+                                         .decides = decides == 1,
+                                         .kernel_ops = &fake_kernels};
         struct fake_model model;
         struct zo_edges edges;
         size_t decide, found = 0, updates = 0;
@@ -453,7 +481,8 @@ static void test_most_devices(void)
                                      .devices = ZO_DEVICES_MAX,
                                      .micros = 1,
                                      .pass_micros = 1,
-                                     .has_evaluation = true};
+                                     .has_evaluation = true,
+                                     .kernel_ops = &fake_kernels};
     struct zo_sequence_item items[ITEMS];
     struct fake_model model;
 
@@ -470,7 +499,8 @@ static void test_failed_allocations(void)
                                      .devices = 2,
                                      .micros = 2,
                                      .pass_micros = 1,
-                                     .has_evaluation = true};
+                                     .has_evaluation = true,
+                                     .kernel_ops = &fake_kernels};
     bool is_built = false;
     uint64_t nth = 0;
 
