@@ -87,6 +87,24 @@ static void poison_arena(struct zo_executor *executor,
     }
 }
 
+/* True if every byte of the arena is poison; else *at_out is one that is not.
+ */
+static bool is_poison(const struct arena *arena, uint64_t *at_out)
+{
+    const unsigned char *bytes = arena->bytes;
+
+    if (arena->size_bytes == 0 ||
+        (bytes[0] == POISON &&
+         memcmp(bytes, bytes + 1, arena->size_bytes - 1) == 0)) {
+        return true;
+    }
+    *at_out = 0;
+    while (bytes[*at_out] == POISON) {
+        ++*at_out;
+    }
+    return false;
+}
+
 /* Takes what was declared out of the arena; all that is left is poison. */
 static enum zo_status collect_arena(struct zo_executor *executor,
                                     const struct zo_instance *instance,
@@ -94,6 +112,7 @@ static enum zo_status collect_arena(struct zo_executor *executor,
 {
     const struct zo_op *op = zo_instance_op(executor, instance);
     struct zo_range range;
+    uint64_t at = 0;
 
     for (uint32_t a = 0; a < op->access_count; a++) {
         if (range_in(executor, instance, a, arena, &range) &&
@@ -120,14 +139,12 @@ static enum zo_status collect_arena(struct zo_executor *executor,
             memset(arena->bytes + range.begin, POISON, range.end - range.begin);
         }
     }
-    for (uint64_t i = 0; i < arena->size_bytes; i++) {
-        if (arena->bytes[i] != POISON) {
-            return ZO_FAIL(ZO_E_ARG,
-                           "%s (unit %d) wrote byte %llu of %s memory %d, "
-                           "which it did not declare",
-                           op->name, op->unit, (unsigned long long)i,
-                           zo_tier_text(arena->tier), arena->device);
-        }
+    if (!is_poison(arena, &at)) {
+        return ZO_FAIL(ZO_E_ARG,
+                       "%s (unit %d) wrote byte %llu of %s memory %d, "
+                       "which it did not declare",
+                       op->name, op->unit, (unsigned long long)at,
+                       zo_tier_text(arena->tier), arena->device);
     }
     memcpy(arena->bytes, arena->shadow, arena->size_bytes);
     return ZO_OK;

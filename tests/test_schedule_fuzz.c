@@ -23,10 +23,11 @@ static const struct zo_executor_options workers = {.cpu_workers = 2};
 /* ---- random programs ----------------------------------------------------- */
 
 #ifdef __SANITIZE_THREAD__ /* twenty times slower */
-enum { PROGRAMS = 300, RUNS = 60, TRAININGS = 16, ITEMS = 5 };
+enum { PROGRAMS = 300, RUNS = 40, TRAININGS = 10, POISONED = 6 };
 #else
-enum { PROGRAMS = 3000, RUNS = 200, TRAININGS = 40, ITEMS = 5 };
+enum { PROGRAMS = 3000, RUNS = 200, TRAININGS = 40, POISONED = 16 };
 #endif
+enum { ITEMS = 5 };
 
 static enum zo_status check_order(const struct zo_program *program,
                                   const struct zo_sequence_item *items,
@@ -334,7 +335,7 @@ static void test_builder_runs(void)
 
 static void test_builder_poison(void)
 {
-    for (uint64_t seed = 100; seed < 116; seed++) {
+    for (uint64_t seed = 100; seed < 100 + POISONED; seed++) {
         check_runs(seed, &poison, 0);
     }
 }
