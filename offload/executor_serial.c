@@ -87,8 +87,7 @@ static void poison_arena(struct zo_executor *executor,
     }
 }
 
-/* True if every byte of the arena is poison; else *at_out is one that is not.
- */
+/* True if the arena is all poison; else *at_out is a byte that is not. */
 static bool is_poison(const struct arena *arena, uint64_t *at_out)
 {
     const unsigned char *bytes = arena->bytes;
