@@ -27,7 +27,8 @@ extern "C" enum zo_status zo_cuda_attention_open(struct zo_kernels *kernels)
 {
     ZO_TRY(zo_attention_mma_open(kernels));
     ZO_TRY(zo_attention_hopper_open(kernels));
-    return zo_attention_backward_mma_open(kernels);
+    ZO_TRY(zo_attention_backward_mma_open(kernels));
+    return zo_attention_backward_hopper_open(kernels);
 }
 
 extern "C" enum zo_status

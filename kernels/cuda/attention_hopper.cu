@@ -155,8 +155,10 @@ __device__ inline void store(const zo_attention_args &args, const work &work,
                              const float (&out)[64], const row_state &state)
 {
     const int lane = threadIdx.x % ZO_WARP;
+    const int64_t start = work.start + work.first;
+    const int valid = work.length - work.first;
+    float factor[2];
 
-    __syncwarp(); /* the tile before has been read */
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int own = row + lane / 4 + half * 8;
@@ -164,35 +166,24 @@ __device__ inline void store(const zo_attention_args &args, const work &work,
 
         sum += __shfl_xor_sync(0xffffffffu, sum, 1);
         sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        const float factor = 1.0f / sum;
-#pragma unroll
-        for (int n = 0; n < 16; n++) {
-            const int unit = n % 8 ^ own % 8;
-
-            *reinterpret_cast<uint32_t *>(
-                tile + (n / 8 * ROWS + own) * ZO_HALF_BYTES + unit * 16 +
-                lane % 4 * 4) = pack2<T>(out[4 * n + 2 * half] * factor,
-                                         out[4 * n + 2 * half + 1] * factor);
-        }
-        if (lane % 4 == 0 && work.first + own < work.length) {
-            args.lse[work.head * args.tokens + work.start + work.first + own] =
+        factor[half] = 1.0f / sum;
+        if (lane % 4 == 0 && own < valid) {
+            args.lse[work.head * args.tokens + start + own] =
                 state.max[half] * args.scale + logf(sum);
         }
     }
+    __syncwarp(); /* the rows of the tile before have been read */
+    tile_put<T, ROWS>(tile, row, out, factor);
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         const int own = row + i * 2 + lane / 16, unit = lane % 16;
-        const uint4 value = *reinterpret_cast<const uint4 *>(
-            tile + (unit / 8 * ROWS + own) * ZO_HALF_BYTES +
-            (unit % 8 ^ own % 8) * 16);
-        const int64_t token = work.start + work.first + own;
+        uint4 *to =
+            reinterpret_cast<uint4 *>(args.out) +
+            ((start + own) * args.heads + work.head) * (ZO_WIDTH / ZO_GROUP);
 
-        if (work.first + own < work.length) {
-            reinterpret_cast<uint4 *>(
-                args.out)[(token * args.heads + work.head) *
-                              (ZO_WIDTH / ZO_GROUP) +
-                          unit] = value;
+        if (own < valid) {
+            to[unit] = tile_get<ROWS>(tile, own, unit);
         }
     }
 }
@@ -248,6 +239,7 @@ __device__ inline void consume(blocks &shared, const zo_attention_args &args,
                                              shared.keys[keys.stage]);
             products_commit();
             barrier_wait(&shared.values_full[values.stage], values.parity);
+            products_begin();
             tile_product_columns<T, ROWS>(out, left,
                                           shared.values[values.stage]);
             products_commit();

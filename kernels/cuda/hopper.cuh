@@ -301,6 +301,40 @@ __device__ inline void tile_pack(uint32_t (&a)[N / 2], const float (&d)[N])
     }
 }
 
+/* A warp's 16 rows of d, times the factors of a lane's two rows, into rows
+ * `row`.. of a tile of ROWS rows; then __syncwarp(). */
+template <typename T, int ROWS>
+__device__ inline void tile_put(unsigned char *tile, int row,
+                                const float (&d)[64], const float (&factor)[2])
+{
+    const int lane = threadIdx.x % ZO_WARP;
+
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int own = row + lane / 4 + half * 8;
+
+#pragma unroll
+        for (int n = 0; n < 16; n++) {
+            const int unit = n % 8 ^ own % 8;
+
+            *reinterpret_cast<uint32_t *>(tile +
+                                          (n / 8 * ROWS + own) * ZO_HALF_BYTES +
+                                          unit * 16 + lane % 4 * 4) =
+                pack2<T>(d[4 * n + 2 * half] * factor[half],
+                         d[4 * n + 2 * half + 1] * factor[half]);
+        }
+    }
+}
+
+/* Unit `unit` of 16 of a row. */
+template <int ROWS>
+__device__ inline uint4 tile_get(const unsigned char *tile, int row, int unit)
+{
+    return *reinterpret_cast<const uint4 *>(
+        tile + (unit / 8 * ROWS + row) * ZO_HALF_BYTES +
+        (unit % 8 ^ row % 8) * 16);
+}
+
 /* Where a ring of STAGES buffers stands; each round turns the parity. */
 template <int STAGES> struct ring_place {
     int stage = 0;
