@@ -469,7 +469,7 @@ static void bad_gradients_stop(void)
     open_planted(plant_model("overflowing", plant_overflow), GOOD_ROWS,
                  "{" BF16 "}", "1e-6", 3, &run);
     TAP_CHECK(fx_refused(tiny_train(&run), ZO_E_NUMERIC,
-                         "step 1:", "the first in the embedding (loss nan)"));
+                         "step 1:", "the first in the embedding (loss"));
     TAP_CHECK_INT(run.step_count, 0);
     tiny_close(&run);
 }
