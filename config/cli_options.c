@@ -18,9 +18,10 @@
 #define INSPECT   ZO_COMMAND_INSPECT
 #define INIT      ZO_COMMAND_INIT
 #define GENERATE  ZO_COMMAND_GENERATE
-#define COMPUTE   (TRAIN | EVAL | PLAN | GENERATE)
+#define BENCH     ZO_COMMAND_BENCH
+#define COMPUTE   (TRAIN | EVAL | PLAN | GENERATE | BENCH)
 #define ROWS      (TRAIN | EVAL | PLAN | INSPECT)
-#define ALL       (TRAIN | EVAL | PLAN | INSPECT | INIT | GENERATE)
+#define ALL       (TRAIN | EVAL | PLAN | INSPECT | INIT | GENERATE | BENCH)
 #define AT(field) .offset = offsetof(struct zo_options, field)
 
 static const struct zo_option table[] = {
@@ -66,6 +67,8 @@ const char *zo_command_name(enum zo_command command)
         return "init";
     case ZO_COMMAND_GENERATE:
         return "generate";
+    case ZO_COMMAND_BENCH:
+        return "bench";
     }
     return "";
 }
@@ -618,6 +621,10 @@ enum zo_status zo_options_parse(enum zo_command command, int argc,
     }
     if (options.max_steps < 0) {
         options.max_steps = 0; /* Hugging Face's -1 */
+    }
+    if (options.trace != NULL && options.trace_first == 0) {
+        options.trace_first = 5; /* past what warms up */
+        options.trace_last = 8;
     }
     if (options.save_steps > 0 &&
         !zo_option_given(&options, ZO_OPTION_SAVE_MINUTES)) {

@@ -21,15 +21,15 @@ static enum zo_status describe_numbers(const struct zo_run_config *config,
                                        struct zo_notes *notes)
 {
     const struct zo_run_loss_scale *scale = &config->loss_scale;
-    char clipping[48] = "off", check[64], scaling[96] = "";
+    const char *check = config->check_grad_overflow
+                            ? "on: a non-finite gradient skips the step"
+                            : "off: a non-finite gradient stops the run";
+    char clipping[48] = "off", scaling[96] = "";
 
     if (config->gradient_clipping > 0.0) {
         (void)snprintf(clipping, sizeof(clipping), "norm %g",
                        config->gradient_clipping);
     }
-    (void)snprintf(check, sizeof(check), "%s",
-                   config->check_grad_overflow ? "skips the step"
-                                               : "off, stops the run");
     if (config->dtype == ZO_F16 && scale->static_scale > 0.0) {
         (void)snprintf(scaling, sizeof(scaling), ", loss scale %g",
                        scale->static_scale);
@@ -38,15 +38,15 @@ static enum zo_status describe_numbers(const struct zo_run_config *config,
                        ", dynamic loss scale from 2^%lld",
                        (long long)scale->initial_scale_power);
     }
-    return zo_note_add(
-        notes, ZO_NOTE_INFO,
-        "numbers: compute in %s with fp32 masters%s; gradient "
-        "clipping %s; check for non-finite gradients %s; loss is the "
-        "mean over %s",
-        zo_dtype_name(config->dtype), scaling, clipping, check,
-        config->loss_reduction == ZO_LOSS_PER_TOKEN
-            ? "the label tokens of a step"
-            : "micro batches, as DeepSpeed does");
+    return zo_note_add(notes, ZO_NOTE_INFO,
+                       "numbers: compute in %s%s%s; gradient_clipping %s; "
+                       "check_grad_overflow %s; the loss is the mean over %s",
+                       zo_dtype_name(config->dtype),
+                       config->dtype != ZO_F32 ? " with fp32 masters" : "",
+                       scaling, clipping, check,
+                       config->loss_reduction == ZO_LOSS_PER_TOKEN
+                           ? "the label tokens of a step"
+                           : "micro batches, as DeepSpeed does");
 }
 
 static enum zo_status describe_optimizer(const struct zo_run_config *config,
@@ -103,13 +103,16 @@ static const char *home_text(enum zo_home_limit limit)
 static enum zo_status describe_homes(const struct zo_run_config *config,
                                      struct zo_notes *notes)
 {
-    return zo_note_add(notes, ZO_NOTE_INFO,
-                       "ZeRO stage %d%s: optimizer states %s, weights %s%s",
-                       config->zero.stage,
-                       config->has_config ? "" : " (no --config)",
-                       home_text(config->zero.optimizer.limit),
-                       home_text(config->zero.param.limit),
-                       config->fill ? "; faster tiers are filled first" : "");
+    const bool can_leave = config->zero.optimizer.limit != ZO_HOME_GPU ||
+                           config->zero.param.limit != ZO_HOME_GPU;
+
+    return zo_note_add(
+        notes, ZO_NOTE_INFO,
+        "ZeRO stage %d%s: optimizer states %s, weights %s%s",
+        config->zero.stage, config->has_config ? "" : " (no --config)",
+        home_text(config->zero.optimizer.limit),
+        home_text(config->zero.param.limit),
+        config->fill && can_leave ? "; faster tiers are filled first" : "");
 }
 
 enum zo_status zo_run_config_describe(const struct zo_run_config *config,

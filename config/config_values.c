@@ -10,12 +10,15 @@
 #include "src/base/memory.h"
 #include "src/base/text.h"
 
-#define PATH_MAX_BYTES 160
+#define PATH_MAX_BYTES  160
+#define WHERE_MAX_BYTES 1024
+#define UNKNOWN_MAX     100 /* then it is no DeepSpeed configuration */
 
 /* A walk over the document. */
 struct walk {
     struct zo_config_values *values;
     struct zo_words at_rest; /* keys without meaning that ask for nothing */
+    int unknown_count;
 };
 
 /* ---- words ---- */
@@ -129,7 +132,7 @@ static enum zo_status note_node(const struct zo_config_values *values,
                                 const struct zo_json *node, const char *format,
                                 ...)
 {
-    char where[PATH_MAX_BYTES], path[PATH_MAX_BYTES], text[512];
+    char where[WHERE_MAX_BYTES], path[PATH_MAX_BYTES], text[512];
     va_list args;
 
     va_start(args, format);
@@ -213,16 +216,20 @@ static enum zo_status unknown_key(struct walk *w, const char *section,
     char hint[PATH_MAX_BYTES] = "";
 
     if (near != NULL) {
-        (void)snprintf(hint, sizeof(hint), "; %s %s",
-                       place != NULL ? "it belongs to" : "did you mean", near);
+        (void)snprintf(hint, sizeof(hint), "; did you mean %s?", near);
     }
     if (zo_config_section_is_strict(section) || values->is_strict ||
         zo_json_is_set(node)) {
-        return zo_json_fail(values->doc, node, "unknown key%s%s", hint,
-                            near != NULL && place == NULL ? "?" : "");
+        return zo_json_fail(values->doc, node, "unknown key%s", hint);
     }
-    return note_node(values, ZO_NOTE_WARN, node, "unknown key, ignored%s%s",
-                     hint, near != NULL && place == NULL ? "?" : "");
+    if (++w->unknown_count > UNKNOWN_MAX) {
+        return zo_json_fail(values->doc, node,
+                            "more than %d unknown keys: this is no DeepSpeed "
+                            "configuration",
+                            UNKNOWN_MAX);
+    }
+    return note_node(values, ZO_NOTE_WARN, node, "unknown key, ignored%s",
+                     hint);
 }
 
 /* ---- values ---- */
@@ -462,7 +469,7 @@ static enum zo_status tell_idle(struct walk *w,
     if (is_at_rest(row, value)) {
         return zo_words_add(&w->at_rest, "%s", last_name(row));
     }
-    return note_node(w->values, ZO_NOTE_WARN, value->node,
+    return note_node(w->values, ZO_NOTE_INFO, value->node,
                      "accepted, no meaning here: %s", row->meaning);
 }
 
@@ -495,9 +502,13 @@ static enum zo_status read_auto(struct walk *w,
     return ZO_OK;
 }
 
-static bool is_auto(const struct zo_json *node)
+/* "auto" as Hugging Face means it, not as one of a key's own choices. */
+static bool is_auto(const struct zo_config_option *row,
+                    const struct zo_json *node)
 {
-    return zo_json_type(node) == ZO_JSON_STRING &&
+    return row->kind != ZO_KIND_ANY &&
+           zo_word_index(row->choices, "auto") < 0 &&
+           zo_json_type(node) == ZO_JSON_STRING &&
            strcmp(zo_json_string(node), "auto") == 0;
 }
 
@@ -519,7 +530,7 @@ static enum zo_status read_value(struct walk *w,
     if (row->use == ZO_USE_REFUSED) {
         return zo_json_fail(w->values->doc, node, "%s", row->meaning);
     }
-    if (row->kind != ZO_KIND_ANY && is_auto(node)) {
+    if (is_auto(row, node)) {
         ZO_TRY(read_auto(w, row, node, value));
     } else if (row->kind == ZO_KIND_OBJECT && type == ZO_JSON_BOOL &&
                strcmp(row->path, "zero_optimization") == 0) {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/json_scan.h"
+#include "config/json_check.h"
 #include "src/base/memory.h"
 #include "src/base/text.h"
 
@@ -50,6 +50,7 @@ static void set_hooks(void)
     cJSON_InitHooks(&hooks);
 }
 
+/* The hooks are cJSON's global; all threads set the same ones, once. */
 static void set_hooks_once(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

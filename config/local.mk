@@ -20,8 +20,8 @@ libzo_a_SOURCES += \
 	config/json.c \
 	config/json.h \
 	config/json_read.c \
-	config/json_scan.c \
-	config/json_scan.h \
+	config/json_check.c \
+	config/json_check.h \
 	config/model_config.c \
 	config/model_config.h \
 	config/model_json.c \
@@ -29,4 +29,18 @@ libzo_a_SOURCES += \
 	config/run_config.h
 
 check_PROGRAMS += \
-	tests/test_json
+	tests/test_config_cli \
+	tests/test_config_files \
+	tests/test_config_homes \
+	tests/test_config_keys \
+	tests/test_config_run \
+	tests/test_json \
+	tests/test_model_config
+tests_test_config_homes_SOURCES = \
+	tests/config_case.c \
+	tests/config_case.h \
+	tests/test_config_homes.c
+tests_test_config_run_SOURCES = \
+	tests/config_case.c \
+	tests/config_case.h \
+	tests/test_config_run.c

@@ -19,8 +19,26 @@ static enum zo_status apply_set(struct zo_json_doc *doc, const char *set)
     return status;
 }
 
+/* In DeepSpeed's checked sections "auto" is the default. */
+static enum zo_status collect_defaults(struct zo_resolver *r)
+{
+    size_t count = 0;
+    const struct zo_config_option *table = zo_config_options(&count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (zo_value_is_auto(r->values, (enum zo_config_key)i) &&
+            table[i].auto_text == NULL && table[i].default_text != NULL) {
+            ZO_TRY(zo_words_add(&r->from_auto, "%s %s",
+                                strrchr(table[i].path, '.') + 1,
+                                table[i].default_text));
+        }
+    }
+    return ZO_OK;
+}
+
 static enum zo_status tell_auto(struct zo_resolver *r)
 {
+    ZO_TRY(collect_defaults(r));
     if (r->from_auto.length_bytes == 0) {
         return ZO_OK;
     }
@@ -30,11 +48,11 @@ static enum zo_status tell_auto(struct zo_resolver *r)
 
 static enum zo_status resolve_all(struct zo_resolver *r)
 {
-    ZO_TRY(zo_resolve_batch(r));
     ZO_TRY(zo_resolve_precision(r));
     ZO_TRY(zo_resolve_optimizer(r));
     ZO_TRY(zo_resolve_schedule(r));
     ZO_TRY(zo_resolve_zero(r));
+    ZO_TRY(zo_resolve_batch(r)); /* late: it hangs on the devices there are */
     ZO_TRY(zo_resolve_rest(r));
     return tell_auto(r);
 }

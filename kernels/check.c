@@ -529,6 +529,7 @@ enum zo_status zo_reduce_check(const struct zo_reduce_args *args)
     const int64_t parts_rows = args->count > 0 ? args->part_count : 0;
 
     ZO_TRY(check_type(name, args->type));
+    ZO_TRY(check_type(name, args->out_type));
     ZO_TRY(check_count(name, args->count));
     ZO_TRY(CHECK_DIMS(name, {"part_count", args->part_count, 1}));
     if (args->part_stride_elems < args->count) {
@@ -537,9 +538,11 @@ enum zo_status zo_reduce_check(const struct zo_reduce_args *args)
                        (long long)args->part_stride_elems);
     }
     return CHECK_SPANS(name,
-                       {"out", args->out, args->count, 1, bytes, ROLE_OUT, 0},
+                       {"out", args->out, args->count, 1,
+                        type_bytes(args->out_type), ROLE_OUT, 0},
                        {"parts", args->parts, parts_rows,
-                        args->part_stride_elems, bytes, ROLE_SAME, 0});
+                        args->part_stride_elems, bytes,
+                        args->type == args->out_type ? ROLE_SAME : ROLE_IN, 0});
 }
 
 enum zo_status zo_square_norm_check(const struct zo_square_norm_args *args)

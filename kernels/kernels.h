@@ -174,7 +174,7 @@ struct zo_attention_args {
     const int32_t *kv_length; /* (R) or NULL */
     int64_t q_stride_elems, kv_stride_elems;
     int64_t rows, tokens;
-    int64_t row_tokens_max; /* of the longest row of this batch */
+    int64_t row_tokens_max;            /* of the longest row of this batch */
     int64_t heads, groups, head_width; /* D at most 1024 */
     float scale;
     enum zo_dtype type;
@@ -197,8 +197,8 @@ struct zo_attention_backward_args {
 
 /* out = silu(in[:, :F]) * in[:, F:], silu(a) = a / (1 + exp(-a)) */
 struct zo_swiglu_args {
-    void *out;      /* (R, F) type */
-    const void *in; /* (R, 2 F) type */
+    void *out;           /* (R, F) type */
+    const void *in;      /* (R, 2 F) type */
     int64_t rows, inner; /* F a multiple of 8 */
     enum zo_dtype type;
 };
@@ -213,9 +213,9 @@ struct zo_swiglu_backward_args {
 
 /* out[l] = in[index[l]]: the positions that have a label. */
 struct zo_gather_args {
-    void *out;            /* (L, C) type */
-    const void *in;       /* (T, C) type */
-    const int32_t *index; /* (L), ascending, below T */
+    void *out;                 /* (L, C) type */
+    const void *in;            /* (T, C) type */
+    const int32_t *index;      /* (L), ascending, below T */
     int64_t count, rows, cols; /* L, T, C */
     enum zo_dtype type;
 };
@@ -255,7 +255,7 @@ struct zo_cast_args {
 /* out[i] = round(parts[0][i] + parts[1][i] + ...), in that order, in fp32;
  * one part alone is cast. */
 struct zo_reduce_args {
-    void *out;         /* (count) out_type; never one of the parts */
+    void *out;         /* (count) out_type; may be parts[0] of that type */
     const void *parts; /* part p at parts + p * part_stride elements, type */
     int64_t count, part_count, part_stride_elems;
     enum zo_dtype type, out_type;
@@ -285,13 +285,13 @@ struct zo_square_norm_args {
 
 /* Scalars of one AdamW step: computed in double, rounded once. */
 struct zo_adamw_scalars {
-    float grad_scale;      /* c: 1 / loss scale times the clip coefficient */
+    float grad_scale; /* c: 1 / loss scale times the clip coefficient */
     float beta1, one_minus_beta1;
     float beta2, one_minus_beta2;
-    float inverse_root2;   /* 1 / sqrt(1 - beta2^t) */
+    float inverse_root2; /* 1 / sqrt(1 - beta2^t) */
     float epsilon;
-    float decay;           /* lr * weight decay */
-    float step_size;       /* lr / (1 - beta1^t) */
+    float decay;     /* lr * weight decay */
+    float step_size; /* lr / (1 - beta1^t) */
 };
 
 /*
@@ -349,9 +349,9 @@ struct zo_kernel_ops {
                                              int64_t head_width);
     uint64_t (*square_norm_workspace)(int64_t count);
 
-#define ZO_KERNEL(name)                                     \
-    enum zo_status (*name)(struct zo_kernels *kernels,      \
-                           struct zo_stream *stream,        \
+#define ZO_KERNEL(name)                                 \
+    enum zo_status (*name)(struct zo_kernels * kernels, \
+                           struct zo_stream * stream,   \
                            const struct zo_##name##_args *args)
     ZO_KERNEL(embedding);
     ZO_KERNEL(embedding_backward);
@@ -379,7 +379,7 @@ extern const struct zo_kernel_ops zo_kernels_cuda; /* a stub without CUDA */
 
 /* The argument rules above, in one place for every backend: ZO_E_SHAPE or
  * ZO_E_ARG with a sentence.  kernels/check.c. */
-#define ZO_KERNEL_CHECK(name)                                            \
+#define ZO_KERNEL_CHECK(name)                                             \
     enum zo_status zo_##name##_check(const struct zo_##name##_args *args) \
         ZO_MUST_CHECK
 ZO_KERNEL_CHECK(embedding);

@@ -7,8 +7,6 @@
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 
-#define GAPS_MAX 16
-
 /* ---- for models --------------------------------------------------------- */
 
 enum zo_status zo_emit_buffer(const struct zo_emit *emit,
@@ -29,8 +27,7 @@ enum zo_status zo_emit_buffer(const struct zo_emit *emit,
 }
 
 enum zo_status zo_emit_op(const struct zo_emit *emit, const struct zo_op *op,
-                          const struct zo_access *accesses,
-                          size_t access_count)
+                          const struct zo_access *accesses, size_t access_count)
 {
     struct zo_access all[ZO_EMIT_ACCESSES_MAX];
     struct zo_op added = *op;
@@ -54,316 +51,6 @@ const struct zo_micro_counts *zo_call_counts(const struct zo_op_call *call)
 
     return &record->counts[call->op->micro * call->machine->device_count +
                            call->op->device];
-}
-
-static uint64_t losses_bytes(const struct zo_build_options *options)
-{
-    return zo_round_up((uint64_t)options->micros *
-                           (uint64_t)options->labels_max * sizeof(float),
-                       ZO_ALIGN_BYTES);
-}
-
-const float *zo_measured_losses(const struct zo_measured *measured, int micro,
-                                int device)
-{
-    return measured->losses +
-           (uint64_t)device * losses_bytes(measured->options) / sizeof(float) +
-           micro * measured->options->labels_max;
-}
-
-/* ---- operations of the builder's own ------------------------------------ */
-
-static enum zo_status run_copy(const struct zo_op_call *call)
-{
-    const struct zo_op *op = call->op;
-
-    return call->machine->device_ops->copy(
-        call->streams[0], call->at[0], call->at[1], (size_t)op->args[0]);
-}
-
-/* at: one gap of the gradient sums each. */
-static enum zo_status run_clear(const struct zo_op_call *call)
-{
-    const struct zo_unit *unit = call->op->context;
-    struct zo_unit_gap gaps[GAPS_MAX];
-    const int count = zo_unit_gaps(unit, gaps, GAPS_MAX);
-
-    for (int i = 0; i < count; i++) {
-        ZO_TRY(call->machine->device_ops->fill(
-            call->streams[0], call->at[i], 0,
-            (size_t)(gaps[i].end_elems - gaps[i].begin_elems) *
-                sizeof(float)));
-    }
-    return ZO_OK;
-}
-
-/* at: out, in. */
-static enum zo_status run_cast(const struct zo_op_call *call)
-{
-    const struct zo_op *op = call->op;
-    const struct zo_cast_args args = {
-        .out = call->at[0],
-        .in = call->at[1],
-        .count = op->args[0],
-        .out_type = (enum zo_dtype)op->args[1],
-        .in_type = (enum zo_dtype)op->args[2],
-    };
-
-    return call->machine->kernel_ops->cast(call->machine->kernels[op->device],
-                                           call->streams[0], &args);
-}
-
-static enum zo_status queue_norm(const struct zo_op_call *call, int device,
-                                 struct zo_stream *stream, const void *in,
-                                 void *result, void *workspace)
-{
-    const struct zo_build_options *options = call->op->context;
-    const struct zo_unit *unit = &options->units[call->op->unit];
-    const struct zo_square_norm_args args = {
-        .result = result,
-        .in = in,
-        .workspace = workspace,
-        .count = unit->shard_elems,
-        .type = options->type,
-    };
-
-    return call->machine->kernel_ops->square_norm(
-        call->machine->kernels[device], stream, &args);
-}
-
-/* at: result, gradient, workspace. */
-static enum zo_status run_norm(const struct zo_op_call *call)
-{
-    return queue_norm(call, call->op->device, call->streams[0], call->at[1],
-                      call->at[0], call->at[2]);
-}
-
-/*
- * A part on every device: pieces of the unit go to their owner, the owner
- * adds them in rank order and rounds once, measures its shard, and everybody
- * gets every shard.  at: per device local, staging, gradient, norm result,
- * workspace.
- */
-static enum zo_status run_reduce(const struct zo_op_call *call)
-{
-    const struct zo_machine *machine = call->machine;
-    const struct zo_build_options *options = call->op->context;
-    const int64_t shard = options->units[call->op->unit].shard_elems;
-    const int64_t bucket = call->op->args[0];
-    const int ranks = machine->device_count;
-    const size_t comm_bytes = zo_dtype_bytes(options->comm_type);
-    const size_t type_bytes = zo_dtype_bytes(options->type);
-    const void *sources[ZO_DEVICES_MAX];
-    void *targets[ZO_DEVICES_MAX], *grads[ZO_DEVICES_MAX];
-
-    for (int64_t at = 0; at < shard; at += bucket) {
-        const int64_t piece = zo_min_i64(bucket, shard - at);
-        struct zo_comm_exchange_args exchange = {
-            .streams = call->streams,
-            .targets = targets,
-            .sources = sources,
-            .piece_bytes = (size_t)piece * comm_bytes,
-            .stride_bytes = (size_t)shard * comm_bytes,
-        };
-
-        for (int r = 0; r < ranks; r++) {
-            sources[r] =
-                (const char *)call->at[5 * r] + (size_t)at * comm_bytes;
-            targets[r] = call->at[5 * r + 1];
-        }
-        ZO_TRY(machine->comm_ops->exchange(machine->comm, &exchange));
-        for (int r = 0; r < ranks; r++) {
-            const struct zo_reduce_args reduce = {
-                .out = (char *)call->at[5 * r + 2] +
-                       (size_t)(r * shard + at) * type_bytes,
-                .parts = targets[r],
-                .count = piece,
-                .part_count = ranks,
-                .part_stride_elems = piece,
-                .type = options->comm_type,
-                .out_type = options->type,
-            };
-
-            ZO_TRY(machine->kernel_ops->reduce(machine->kernels[r],
-                                               call->streams[r], &reduce));
-        }
-    }
-    for (int r = 0; r < ranks; r++) {
-        grads[r] = call->at[5 * r + 2];
-        ZO_TRY(queue_norm(call, r, call->streams[r],
-                          (char *)grads[r] + (size_t)(r * shard) * type_bytes,
-                          call->at[5 * r + 3], call->at[5 * r + 4]));
-    }
-    return machine->comm_ops->all_gather(
-        machine->comm, &(struct zo_comm_all_gather_args){
-                           .streams = call->streams,
-                           .buffers = grads,
-                           .piece_bytes = (size_t)shard * type_bytes,
-                       });
-}
-
-/* at: record, control, weights, remainder, master, m, v, gradient, bad. */
-static enum zo_status run_adamw(const struct zo_op_call *call)
-{
-    const struct zo_build_options *options = call->op->context;
-    const struct zo_unit *unit = &options->units[call->op->unit];
-    const struct zo_step_record *record = call->at[0];
-    const struct zo_control *control = call->at[1];
-    const bool decides = options->decides;
-    const struct zo_adamw_args args = {
-        .weight = call->at[2],
-        .remainder = options->type == ZO_BF16 ? call->at[3] : NULL,
-        .master = options->type == ZO_F16 ? call->at[3] : NULL,
-        .exp_avg = call->at[4],
-        .exp_avg_sq = call->at[5],
-        .grad = call->at[6],
-        .bad = call->at[7],
-        .count = unit->elems,
-        .decay_count = unit->decay_elems,
-        .scalars = decides ? control->update : record->update,
-        .type = options->type,
-    };
-
-    if (!record->has_update || (decides && control->skips)) {
-        return ZO_OK;
-    }
-    return call->machine->kernel_ops->adamw(
-        call->machine->kernels[call->op->device], call->streams[0], &args);
-}
-
-/* at: record, norms, losses, bad, control, result. */
-static enum zo_status run_decide(const struct zo_op_call *call)
-{
-    const struct zo_build_options *options = call->op->context;
-    const struct zo_measured measured = {
-        .record = call->at[0],
-        .norms = call->at[1],
-        .losses = call->at[2],
-        .bad = call->at[3],
-        .options = options,
-    };
-
-    return options->decide(options->decide_context, &measured, call->at[4],
-                           call->at[5]);
-}
-
-/* ---- persistent buffers -------------------------------------------------- */
-
-static enum zo_status add_buffer(struct zo_build *build, const char *name,
-                                 enum zo_purpose purpose, enum zo_tier tier,
-                                 int device, int unit, uint64_t bytes,
-                                 zo_buffer_id *id_out)
-{
-    const struct zo_buffer buffer = {
-        .name = name,
-        .purpose = purpose,
-        .tier = tier,
-        .device = device,
-        .unit = unit,
-        .schedule = -1,
-        .bytes = bytes,
-    };
-
-    return zo_program_buffer(&build->program, &buffer, id_out);
-}
-
-static enum zo_status add_unit(struct zo_build *build, int u, int d)
-{
-    const struct zo_build_options *options = &build->options;
-    const uint64_t elems = (uint64_t)options->units[u].elems;
-    const uint64_t typed = elems * zo_dtype_bytes(options->type);
-    struct zo_unit_buffers *unit = zo_build_unit(build, u, d);
-
-    *unit = (struct zo_unit_buffers){ZO_NO_BUFFER, ZO_NO_BUFFER, ZO_NO_BUFFER,
-                                     ZO_NO_BUFFER, ZO_NO_BUFFER, ZO_NO_BUFFER};
-    ZO_TRY(add_buffer(build, "weights", ZO_PURPOSE_WEIGHTS, ZO_TIER_GPU, d, u,
-                      typed, &unit->weights));
-    if (options->evaluates_only) {
-        return ZO_OK;
-    }
-    if (options->type == ZO_BF16) {
-        ZO_TRY(add_buffer(build, "remainders", ZO_PURPOSE_MASTER, ZO_TIER_GPU,
-                          d, u, 2 * elems, &unit->remainder));
-    }
-    if (options->type == ZO_F16) {
-        ZO_TRY(add_buffer(build, "master weights", ZO_PURPOSE_MASTER,
-                          ZO_TIER_GPU, d, u, 4 * elems, &unit->master));
-    }
-    ZO_TRY(add_buffer(build, "first moments", ZO_PURPOSE_EXP_AVG, ZO_TIER_GPU,
-                      d, u, 4 * elems, &unit->exp_avg));
-    ZO_TRY(add_buffer(build, "second moments", ZO_PURPOSE_EXP_AVG_SQ,
-                      ZO_TIER_GPU, d, u, 4 * elems, &unit->exp_avg_sq));
-    return add_buffer(build, "gradient", ZO_PURPOSE_GRADIENT, ZO_TIER_GPU, d,
-                      u, typed, &unit->grad);
-}
-
-static enum zo_status add_device(struct zo_build *build, int d)
-{
-    const struct zo_build_options *options = &build->options;
-    const uint64_t units = (uint64_t)options->unit_count;
-    int64_t shard_max = 0;
-
-    for (int u = 0; u < options->unit_count; u++) {
-        shard_max = zo_max_i64(shard_max, options->units[u].shard_elems);
-        ZO_TRY(add_unit(build, u, d));
-    }
-    ZO_TRY(add_buffer(build, "gradient norms", ZO_PURPOSE_CONTROL, ZO_TIER_GPU,
-                      d, -1, units * sizeof(struct zo_norm_result),
-                      &build->norms[d]));
-    ZO_TRY(add_buffer(build, "losses", ZO_PURPOSE_CONTROL, ZO_TIER_GPU, d, -1,
-                      losses_bytes(options), &build->losses[d]));
-    ZO_TRY(add_buffer(build, "bad weights", ZO_PURPOSE_CONTROL, ZO_TIER_GPU, d,
-                      -1, units * sizeof(uint32_t), &build->bad[d]));
-    ZO_TRY(add_buffer(build, "norm workspace", ZO_PURPOSE_WORKSPACE,
-                      ZO_TIER_GPU, d, -1,
-                      options->kernel_ops->square_norm_workspace(shard_max),
-                      &build->norm_workspace[d]));
-    return options->model_ops->prepare(options->model, &build->program, d);
-}
-
-static enum zo_status add_host_buffer(struct zo_build *build, const char *name,
-                                      enum zo_purpose purpose, bool has_slots,
-                                      uint64_t bytes, zo_buffer_id *id_out)
-{
-    const struct zo_buffer buffer = {
-        .name = name,
-        .purpose = purpose,
-        .tier = ZO_TIER_CPU,
-        .unit = -1,
-        .schedule = -1,
-        .bytes = bytes,
-        .has_slots = has_slots,
-    };
-
-    return zo_program_buffer(&build->program, &buffer, id_out);
-}
-
-static enum zo_status add_host(struct zo_build *build)
-{
-    const struct zo_build_options *options = &build->options;
-    const uint64_t devices = (uint64_t)options->device_count;
-    const uint64_t units = (uint64_t)options->unit_count;
-    const uint64_t parts = devices * (uint64_t)options->micros;
-
-    ZO_TRY(add_host_buffer(
-        build, "step record", ZO_PURPOSE_CONTROL, true,
-        sizeof(struct zo_step_record) + parts * sizeof(struct zo_micro_counts),
-        &build->record));
-    ZO_TRY(add_host_buffer(build, "control", ZO_PURPOSE_CONTROL, false,
-                           sizeof(struct zo_control), &build->control));
-    ZO_TRY(add_host_buffer(build, "step result", ZO_PURPOSE_CONTROL, true,
-                           sizeof(struct zo_step_result), &build->result));
-    ZO_TRY(add_host_buffer(build, "batch", ZO_PURPOSE_BATCH, true,
-                           parts * options->batch_bytes, &build->batch_host));
-    ZO_TRY(add_host_buffer(build, "gradient norms", ZO_PURPOSE_CONTROL, true,
-                           devices * units * sizeof(struct zo_norm_result),
-                           &build->norms_host));
-    ZO_TRY(add_host_buffer(build, "losses", ZO_PURPOSE_CONTROL, true,
-                           devices * losses_bytes(options),
-                           &build->losses_host));
-    return add_host_buffer(build, "bad weights", ZO_PURPOSE_CONTROL, true,
-                           devices * units * sizeof(uint32_t),
-                           &build->bad_host);
 }
 
 /* ---- emitting lists ------------------------------------------------------ */
@@ -417,7 +104,7 @@ static enum zo_status emit_copy(const struct zo_lister *lister,
 {
     const struct zo_op op = {
         .name = name,
-        .run = run_copy,
+        .run = zo_build_run_copy,
         .args = {(int64_t)target.bytes},
         .engine = engine,
         .device = device,
@@ -440,9 +127,8 @@ static enum zo_status emit_upload(struct zo_lister *lister, int micro,
         .device = device,
         .unit = -1,
     };
-    const uint64_t offset =
-        (uint64_t)(micro * options->device_count + device) *
-        options->batch_bytes;
+    const uint64_t offset = (uint64_t)(micro * options->device_count + device) *
+                            options->batch_bytes;
     zo_buffer_id *id = part(lister->batches, lister, 0, micro, device);
 
     ZO_TRY(zo_emit_buffer(&emit, ZO_PURPOSE_BATCH, "batch",
@@ -458,8 +144,7 @@ static enum zo_status emit_adamw(const struct zo_lister *lister, int u, int d)
     struct zo_build *build = lister->build;
     struct zo_program *program = &build->program;
     const struct zo_unit_buffers *unit = zo_build_unit(build, u, d);
-    const zo_buffer_id second = build->options.type == ZO_BF16
-                                    ? unit->remainder
+    const zo_buffer_id second = build->options.type == ZO_BF16 ? unit->remainder
                                 : build->options.type == ZO_F16
                                     ? unit->master
                                     : unit->exp_avg; /* fp32: none */
@@ -477,7 +162,7 @@ static enum zo_status emit_adamw(const struct zo_lister *lister, int u, int d)
     struct zo_access used[ZO_COUNT(accesses)];
     const struct zo_op op = {
         .name = "AdamW",
-        .run = run_adamw,
+        .run = zo_build_run_adamw,
         .context = &build->options,
         .engine = ZO_ENGINE_COMPUTE,
         .device = d,
@@ -515,14 +200,14 @@ static enum zo_status open_sum(struct zo_lister *lister,
 {
     const struct zo_build_options *options = &lister->build->options;
     const struct zo_unit *unit = &options->units[emit->unit];
-    zo_buffer_id *id = &lister->grad_sums[emit->unit * options->device_count +
-                                          emit->device];
-    struct zo_unit_gap gaps[GAPS_MAX];
-    struct zo_access accesses[GAPS_MAX];
-    const int count = zo_unit_gaps(unit, gaps, GAPS_MAX);
+    zo_buffer_id *id =
+        &lister->grad_sums[emit->unit * options->device_count + emit->device];
+    struct zo_unit_gap gaps[ZO_GAPS_MAX];
+    struct zo_access accesses[ZO_GAPS_MAX];
+    const int count = zo_unit_gaps(unit, gaps, ZO_GAPS_MAX);
     const struct zo_op op = {
         .name = "clear gaps",
-        .run = run_clear,
+        .run = zo_build_run_clear,
         .context = unit,
         .engine = ZO_ENGINE_COMPUTE,
         .device = emit->device,
@@ -538,10 +223,10 @@ static enum zo_status open_sum(struct zo_lister *lister,
             (uint64_t)(gaps[i].end_elems - gaps[i].begin_elems) *
                 sizeof(float)};
     }
-    return count == 0 ? ZO_OK
-                      : zo_schedule_add(&lister->build->program,
-                                        lister->schedule, &op, accesses,
-                                        (size_t)count);
+    return count == 0
+               ? ZO_OK
+               : zo_schedule_add(&lister->build->program, lister->schedule, &op,
+                                 accesses, (size_t)count);
 }
 
 /* Backward of a unit; of the last one, forward and loss with it. */
@@ -578,15 +263,14 @@ static enum zo_status emit_cast(const struct zo_lister *lister, int u, int d,
     const struct zo_build_options *options = &build->options;
     const struct zo_op op = {
         .name = "gradient cast",
-        .run = run_cast,
+        .run = zo_build_run_cast,
         .args = {options->units[u].elems, type, ZO_F32},
         .engine = ZO_ENGINE_COMPUTE,
         .device = d,
         .unit = u,
         .micro = -1,
     };
-    const zo_buffer_id sum =
-        lister->grad_sums[u * options->device_count + d];
+    const zo_buffer_id sum = lister->grad_sums[u * options->device_count + d];
 
     return zo_schedule_add(&build->program, lister->schedule, &op,
                            (const struct zo_access[]){
@@ -611,7 +295,7 @@ static enum zo_status finish_alone(const struct zo_lister *lister, int u)
     const struct zo_unit_buffers *unit = zo_build_unit(build, u, 0);
     const struct zo_op op = {
         .name = "gradient norm",
-        .run = run_norm,
+        .run = zo_build_run_norm,
         .context = &build->options,
         .engine = ZO_ENGINE_COMPUTE,
         .unit = u,
@@ -643,10 +327,10 @@ static enum zo_status finish_together(const struct zo_lister *lister, int u)
                                               ZO_TENSOR_ALIGN_ELEMS),
                          unit->shard_elems)
             : unit->shard_elems;
-    struct zo_access accesses[5 * ZO_DEVICES_MAX];
+    struct zo_access accesses[ZO_OP_ACCESSES_MAX];
     const struct zo_op op = {
         .name = "gradient reduction",
-        .run = run_reduce,
+        .run = zo_build_run_reduce,
         .context = options,
         .args = {bucket},
         .engine = ZO_ENGINE_COLLECTIVE,
@@ -664,11 +348,9 @@ static enum zo_status finish_together(const struct zo_lister *lister, int u)
         ZO_TRY(zo_emit_buffer(&emit, ZO_PURPOSE_COMMUNICATION,
                               "gradient to send",
                               (uint64_t)unit->elems * comm_bytes, &local));
-        ZO_TRY(zo_emit_buffer(&emit, ZO_PURPOSE_COMMUNICATION,
-                              "gradient pieces",
-                              (uint64_t)(bucket * options->device_count) *
-                                  comm_bytes,
-                              &staging));
+        ZO_TRY(zo_emit_buffer(
+            &emit, ZO_PURPOSE_COMMUNICATION, "gradient pieces",
+            (uint64_t)(bucket * options->device_count) * comm_bytes, &staging));
         ZO_TRY(emit_cast(lister, u, d, local, options->comm_type));
         accesses[5 * d] = zo_whole(program, local, ZO_READ);
         accesses[5 * d + 1] = zo_whole(program, staging, ZO_WRITE);
@@ -689,7 +371,8 @@ static enum zo_status finish_unit(const struct zo_lister *lister, int u)
                : finish_together(lister, u);
 }
 
-/* ---- lists ---------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------
+ */
 
 static enum zo_status emit_pass(struct zo_lister *lister, int begin, int end)
 {
@@ -734,7 +417,7 @@ static enum zo_status emit_results(const struct zo_lister *lister, int d)
         {"norms to the host", build->norms_host, build->norms[d],
          units * sizeof(struct zo_norm_result), true},
         {"losses to the host", build->losses_host, build->losses[d],
-         losses_bytes(options), false},
+         zo_build_losses_bytes(options), false},
         {"checks to the host", build->bad_host, build->bad[d],
          units * sizeof(uint32_t), true},
     };
@@ -743,12 +426,11 @@ static enum zo_status emit_results(const struct zo_lister *lister, int d)
         if (copies[i].trains && !lister->trains) {
             continue;
         }
-        ZO_TRY(emit_copy(lister, ZO_ENGINE_D2H, copies[i].name, d,
-                         (struct zo_access){copies[i].target, ZO_WRITE,
-                                            (uint64_t)d * copies[i].bytes,
-                                            copies[i].bytes},
-                         (struct zo_access){copies[i].source, ZO_READ, 0,
-                                            copies[i].bytes}));
+        ZO_TRY(emit_copy(
+            lister, ZO_ENGINE_D2H, copies[i].name, d,
+            (struct zo_access){copies[i].target, ZO_WRITE,
+                               (uint64_t)d * copies[i].bytes, copies[i].bytes},
+            (struct zo_access){copies[i].source, ZO_READ, 0, copies[i].bytes}));
     }
     return ZO_OK;
 }
@@ -759,24 +441,23 @@ static enum zo_status emit_decide(const struct zo_lister *lister)
     struct zo_program *program = &build->program;
     const struct zo_op op = {
         .name = "decide",
-        .run = run_decide,
+        .run = zo_build_run_decide,
         .context = &build->options,
         .engine = ZO_ENGINE_CPU,
         .unit = -1,
         .micro = -1,
     };
 
-    return zo_schedule_add(
-        program, lister->schedule, &op,
-        (const struct zo_access[]){
-            zo_whole(program, build->record, ZO_READ),
-            zo_whole(program, build->norms_host, ZO_READ),
-            zo_whole(program, build->losses_host, ZO_READ),
-            zo_whole(program, build->bad_host, ZO_READ),
-            zo_whole(program, build->control, ZO_READ_WRITE),
-            zo_whole(program, build->result, ZO_WRITE),
-        },
-        6);
+    return zo_schedule_add(program, lister->schedule, &op,
+                           (const struct zo_access[]){
+                               zo_whole(program, build->record, ZO_READ),
+                               zo_whole(program, build->norms_host, ZO_READ),
+                               zo_whole(program, build->losses_host, ZO_READ),
+                               zo_whole(program, build->bad_host, ZO_READ),
+                               zo_whole(program, build->control, ZO_READ_WRITE),
+                               zo_whole(program, build->result, ZO_WRITE),
+                           },
+                           6);
 }
 
 static enum zo_status build_step(struct zo_lister *lister)
@@ -789,9 +470,9 @@ static enum zo_status build_step(struct zo_lister *lister)
     lister->trains = true;
     for (int begin = 0; begin < options->micros;
          begin += options->pass_micros) {
-        ZO_TRY(emit_pass(lister, begin,
-                         (int)zo_min_i64(begin + options->pass_micros,
-                                         options->micros)));
+        ZO_TRY(emit_pass(
+            lister, begin,
+            (int)zo_min_i64(begin + options->pass_micros, options->micros)));
     }
     for (int d = 0; d < options->device_count; d++) {
         ZO_TRY(emit_results(lister, d));
@@ -871,13 +552,12 @@ static enum zo_status build_all(struct zo_lister *lister)
     const struct zo_build_options *options = &build->options;
 
     ZO_TRY(open_lister(lister));
-    ZO_TRY(zo_alloc((size_t)options->unit_count *
-                        (size_t)options->device_count,
+    ZO_TRY(zo_alloc((size_t)options->unit_count * (size_t)options->device_count,
                     sizeof(build->units[0]), "the builder", &build->units));
     for (int d = 0; d < options->device_count; d++) {
-        ZO_TRY(add_device(build, d));
+        ZO_TRY(zo_build_add_device(build, d));
     }
-    ZO_TRY(add_host(build));
+    ZO_TRY(zo_build_add_host(build));
     if (!options->evaluates_only) {
         ZO_TRY(build_step(lister));
         ZO_TRY(build_tail(lister));
@@ -897,8 +577,8 @@ enum zo_status zo_build_train(const struct zo_build_options *options,
     ZO_ASSERT(options->unit_count >= 2);
     ZO_ASSERT(options->pass_micros >= 1 &&
               options->pass_micros <= options->micros);
-    *build_out = (struct zo_build){.options = *options,
-                                   .evaluation_schedule = -1};
+    *build_out =
+        (struct zo_build){.options = *options, .evaluation_schedule = -1};
     zo_program_init(&build_out->program, options->device_count);
     status = build_all(&lister);
     close_lister(&lister);

@@ -42,14 +42,14 @@ struct zo_emit {
     bool trains;   /* false: evaluation or decoding */
     bool is_first; /* gradient sums are set, not added to */
     enum zo_keep keep;
-    zo_buffer_id weights;  /* (elems) type */
-    zo_buffer_id grad_sum; /* (elems) fp32 */
-    zo_buffer_id batch;    /* the micro batch's tables, on the device */
-    zo_buffer_id input, output;     /* (T, C) type; of the boundaries */
+    zo_buffer_id weights;       /* (elems) type */
+    zo_buffer_id grad_sum;      /* (elems) fp32 */
+    zo_buffer_id batch;         /* the micro batch's tables, on the device */
+    zo_buffer_id input, output; /* (T, C) type; of the boundaries */
     zo_buffer_id d_input, d_output; /* likewise */
-    zo_buffer_id losses;   /* (L) fp32 of this micro batch, on the device */
-    zo_buffer_id logits;   /* decoding: (L, V) fp32, on the device */
-    zo_buffer_id cache;    /* decoding: of this unit */
+    zo_buffer_id losses; /* (L) fp32 of this micro batch, on the device */
+    zo_buffer_id logits; /* decoding: (L, V) fp32, on the device */
+    zo_buffer_id cache;  /* decoding: of this unit */
     zo_buffer_id record, control; /* on the host */
 };
 
@@ -98,8 +98,8 @@ struct zo_build_options {
     bool decides; /* updates wait for decide: clipping, scale or check */
     enum zo_keep keep;
     bool has_evaluation;
-    bool evaluates_only; /* weights and the evaluation list, nothing else */
-    int64_t bucket_elems; /* largest piece of an exchange; 0: a shard */
+    bool evaluates_only;     /* weights and the evaluation list, nothing else */
+    int64_t bucket_elems;    /* largest piece of an exchange; 0: a shard */
     int64_t tokens_max;      /* of the longest micro batch, padded */
     int64_t labels_max;      /* of one micro batch */
     uint64_t boundary_bytes; /* (T, C) of the longest micro batch */
@@ -123,7 +123,7 @@ struct zo_unit_buffers {
 struct zo_build {
     struct zo_build_options options;
     struct zo_program program;
-    struct zo_unit_buffers *units; /* (units, devices); owned */
+    struct zo_unit_buffers *units;        /* (units, devices); owned */
     zo_buffer_id record, control, result; /* host */
     zo_buffer_id batch_host;              /* (micros, devices) blobs, slots */
     zo_buffer_id norms_host, losses_host, bad_host;
@@ -141,8 +141,8 @@ zo_build_unit(const struct zo_build *build, int unit, int device)
 
 /*
  * Builds the program of a training run (or, with evaluates_only, of an
- * evaluation: ids of states are then ZO_NO_BUFFER) and lays it out.  Operations point into
- * *build_out: it may not be moved or copied.
+ * evaluation: ids of states are then ZO_NO_BUFFER) and lays it out.  Operations
+ * point into *build_out: it may not be moved or copied.
  *
  *   ZO_E_NOMEM   no memory for the records
  *   ZO_E_FIT     sizes beyond any machine
@@ -159,11 +159,11 @@ struct zo_decode_options {
     const struct zo_unit *units; /* borrowed; forward order */
     int unit_count;
     enum zo_dtype type;
-    uint64_t token_bytes;  /* of a boundary, a token */
-    int64_t tokens_max;    /* of a prompt */
-    int64_t labels_max;    /* positions whose logits are wanted at once */
+    uint64_t token_bytes; /* of a boundary, a token */
+    int64_t tokens_max;   /* of a prompt */
+    int64_t labels_max;   /* positions whose logits are wanted at once */
     int64_t vocab;
-    uint64_t cache_bytes;  /* of a unit */
+    uint64_t cache_bytes; /* of a unit */
     uint64_t batch_bytes;
     const struct zo_kernel_ops *kernel_ops;
     const struct zo_model_ops *model_ops;
@@ -179,8 +179,7 @@ struct zo_decode_build {
 };
 
 enum zo_status zo_build_decode(const struct zo_decode_options *options,
-                               struct zo_decode_build *build_out)
-    ZO_MUST_CHECK;
+                               struct zo_decode_build *build_out) ZO_MUST_CHECK;
 
 /* NULL is allowed. */
 void zo_build_fini(struct zo_build *build);

@@ -1,16 +1,9 @@
 /*
  * The program of decoding.  Row 5.
  */
-#include "offload/builder.h"
+#include "offload/builder_internal.h"
 #include "offload/layout.h"
 #include "src/base/memory.h"
-
-static enum zo_status run_copy(const struct zo_op_call *call)
-{
-    return call->machine->device_ops->copy(call->streams[0], call->at[0],
-                                           call->at[1],
-                                           (size_t)call->op->args[0]);
-}
 
 static enum zo_status add_buffer(struct zo_decode_build *build,
                                  const char *name, enum zo_purpose purpose,
@@ -73,7 +66,7 @@ static enum zo_status emit_copy(struct zo_decode_build *build, int schedule,
 {
     const struct zo_op op = {
         .name = name,
-        .run = run_copy,
+        .run = zo_build_run_copy,
         .args = {(int64_t)source.bytes},
         .engine = engine,
         .unit = -1,
@@ -126,11 +119,11 @@ static enum zo_status build_list(const struct zo_decode_options *options,
         ZO_TRY(options->model_ops->forward(options->model, &emit));
     }
     *schedule_out = emit.schedule;
-    return emit_copy(build, emit.schedule, ZO_ENGINE_D2H, "logits to the host",
-                     (struct zo_access){
-                         build->logits_host, ZO_WRITE, 0,
-                         (uint64_t)(labels * options->vocab) * sizeof(float)},
-                     zo_whole(&build->program, emit.logits, ZO_READ));
+    return emit_copy(
+        build, emit.schedule, ZO_ENGINE_D2H, "logits to the host",
+        (struct zo_access){build->logits_host, ZO_WRITE, 0,
+                           (uint64_t)(labels * options->vocab) * sizeof(float)},
+        zo_whole(&build->program, emit.logits, ZO_READ));
 }
 
 enum zo_status zo_build_decode(const struct zo_decode_options *options,

@@ -62,7 +62,7 @@ enum zo_status zo_edges_derive(const struct zo_program *program,
     size_t total = 0;
 
     edges.count = sequence_length(program, items, item_count);
-    ZO_TRY(zo_order_open(program, &order));
+    ZO_TRY(zo_order_open(program, item_count, &order));
     ZO_TRY_GOTO(close_order, zo_alloc(edges.count + 1, sizeof(edges.first[0]),
                                       "the edges of a schedule", &edges.first));
     for (size_t i = 0; i < item_count; i++) {
@@ -73,11 +73,10 @@ enum zo_status zo_edges_derive(const struct zo_program *program,
                                                items[i].slot, instance, 1};
 
             edges.first[instance - 1] = total;
-            ZO_TRY_GOTO(
-                free_edges,
-                add_edges(&edges, &total, preds,
-                          zo_order_next(order, &step, preds, PREDS_MAX),
-                          instance));
+            ZO_TRY_GOTO(free_edges,
+                        add_edges(&edges, &total, preds,
+                                  zo_order_next(order, &step, preds, PREDS_MAX),
+                                  instance));
         }
     }
     edges.first[edges.count] = total;
@@ -119,10 +118,9 @@ static void close_over(const struct zo_program *program,
 
         for (size_t e = edges->first[i]; e <= edges->first[i + 1]; e++) {
             const bool is_lane = e == edges->first[i + 1];
-            const size_t pred =
-                !is_lane             ? edges->preds[e]
-                : lane != ZO_NO_LANE ? lane_last[lane]
-                                     : SIZE_MAX;
+            const size_t pred = !is_lane             ? edges->preds[e]
+                                : lane != ZO_NO_LANE ? lane_last[lane]
+                                                     : SIZE_MAX;
 
             if (pred >= i) { /* none, or an edge that points forward */
                 continue;
@@ -138,10 +136,11 @@ static void close_over(const struct zo_program *program,
     }
 }
 
+/* A range of no bytes, in the middle of another, has none in common. */
 static bool conflicts(const struct zo_range *a, const struct zo_range *b)
 {
-    return a->tier == b->tier && a->device == b->device &&
-           a->begin < b->end && b->begin < a->end &&
+    return a->begin < a->end && b->begin < b->end && a->tier == b->tier &&
+           a->device == b->device && a->begin < b->end && b->begin < a->end &&
            (a->mode != ZO_READ || b->mode != ZO_READ);
 }
 

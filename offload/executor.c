@@ -6,8 +6,10 @@
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 
-#define POLL_NS      50000 /* the longest sleep while nothing is ready */
+#define POLL_NS            50000 /* the longest sleep while nothing is ready */
 #define SPINS_BEFORE_SLEEP 64
+#define LISTS_MAX          2 /* under way */
+#define CPU_WORKERS_MAX    256
 
 /* ---- opening and closing ------------------------------------------------ */
 
@@ -25,13 +27,13 @@ static enum zo_status open_arenas(struct zo_executor *executor)
             executor->copy_streams[device],
             executor->arenas[ZO_TIER_GPU][device], 0,
             program->arena_bytes[ZO_TIER_GPU][device]));
-        ZO_TRY(machine->device_ops->stream_sync(
-            executor->copy_streams[device]));
+        ZO_TRY(
+            machine->device_ops->stream_sync(executor->copy_streams[device]));
     }
-    ZO_TRY(machine->device_ops->mem_alloc(
-        machine->devices[0], ZO_MEM_PINNED, "the host arena",
-        program->arena_bytes[ZO_TIER_CPU][0],
-        &executor->arenas[ZO_TIER_CPU][0]));
+    ZO_TRY(machine->device_ops->mem_alloc(machine->devices[0], ZO_MEM_PINNED,
+                                          "the host arena",
+                                          program->arena_bytes[ZO_TIER_CPU][0],
+                                          &executor->arenas[ZO_TIER_CPU][0]));
     memset(executor->arenas[ZO_TIER_CPU][0], 0,
            program->arena_bytes[ZO_TIER_CPU][0]);
     return ZO_OK;
@@ -101,8 +103,8 @@ static enum zo_status open_lane(struct zo_executor *executor, uint32_t index)
         struct zo_device *device =
             machine->devices[is_collective ? s : lane->device];
 
-        ZO_TRY(machine->device_ops->stream_open(
-            device, zo_engine_text(engine), &lane->streams[s]));
+        ZO_TRY(machine->device_ops->stream_open(device, zo_engine_text(engine),
+                                                &lane->streams[s]));
         for (uint32_t e = 0; e < lane->event_count; e++) {
             ZO_TRY(machine->device_ops->event_open(
                 device,
@@ -159,15 +161,14 @@ static enum zo_status open_all(struct zo_executor *executor)
                     "the lanes", &executor->lanes));
     for (int device = 0; device < machine->device_count; device++) {
         ZO_TRY(machine->device_ops->stream_open(
-            machine->devices[device], "load",
-            &executor->copy_streams[device]));
+            machine->devices[device], "load", &executor->copy_streams[device]));
     }
     ZO_TRY(open_arenas(executor));
     if (executor->options.poisons) {
         ZO_TRY(zo_executor_open_shadows(executor));
     }
     ZO_TRY(open_instances(executor));
-    ZO_TRY(zo_order_open(executor->program, &executor->order));
+    ZO_TRY(zo_order_open(executor->program, LISTS_MAX, &executor->order));
     for (uint32_t i = 0; i < executor->lane_count; i++) {
         ZO_TRY(open_lane(executor, i));
     }
@@ -185,6 +186,9 @@ enum zo_status zo_executor_open(const struct zo_program *program,
     ZO_ASSERT(program->is_laid_out);
     ZO_ASSERT(program->device_count == machine->device_count);
     ZO_ASSERT(program->arena_bytes[ZO_TIER_NVME][0] == 0);
+    ZO_ASSERT(options->cpu_workers >= 1 &&
+              options->cpu_workers <= CPU_WORKERS_MAX);
+    ZO_ASSERT(options->is_serial || !options->poisons);
     ZO_TRY(zo_alloc(1, sizeof(*executor), "the executor", &executor));
     executor->program = program;
     executor->machine = machine;
@@ -248,10 +252,8 @@ void zo_executor_resolve(struct zo_executor *executor,
         &executor->program->schedules[instance->schedule];
     const struct zo_op *op = &list->ops[instance->op];
 
-    ZO_ASSERT(op->access_count <= ZO_OP_ACCESSES_MAX);
     for (uint32_t a = 0; a < op->access_count; a++) {
-        const struct zo_access *access =
-            &list->accesses[op->access_first + a];
+        const struct zo_access *access = &list->accesses[op->access_first + a];
 
         at[a] = (char *)zo_executor_address(executor, access->buffer,
                                             instance->slot) +
@@ -393,13 +395,16 @@ static enum zo_status wait_for_preds(struct zo_executor *executor,
     return ZO_OK;
 }
 
-static void count_op(struct zo_executor *executor,
-                     const struct zo_instance *instance)
+enum zo_status zo_executor_count(struct zo_executor *executor,
+                                 const struct zo_instance *instance)
 {
     const struct zo_op *op = zo_instance_op(executor, instance);
     const struct zo_schedule *list =
         &executor->program->schedules[instance->schedule];
 
+    if (++executor->issued_ops == executor->options.fail_at_op) {
+        return ZO_FAIL(ZO_E_INJECTED, "%s: failed by a test", op->name);
+    }
     executor->counters.ops[op->engine]++;
     if (op->engine == ZO_ENGINE_H2D || op->engine == ZO_ENGINE_D2H) {
         for (uint32_t a = 0; a < op->access_count; a++) {
@@ -410,6 +415,7 @@ static void count_op(struct zo_executor *executor,
                 access->mode == ZO_READ ? 0 : access->bytes;
         }
     }
+    return ZO_OK;
 }
 
 /* Queues one operation on its streams and an event behind it. */
@@ -422,9 +428,7 @@ static enum zo_status issue(struct zo_executor *executor, uint64_t number)
     void *at[ZO_OP_ACCESSES_MAX];
     const struct zo_op_call call = {op, executor->machine, at, lane->streams};
 
-    if (++executor->issued_ops == executor->options.fail_at_op) {
-        return ZO_FAIL(ZO_E_INJECTED, "%s: failed by a test", op->name);
-    }
+    ZO_TRY(zo_executor_count(executor, instance));
     ZO_TRY(wait_for_preds(executor, number));
     zo_executor_resolve(executor, instance, at);
     ZO_TRY(op->run(&call));
@@ -436,7 +440,6 @@ static enum zo_status issue(struct zo_executor *executor, uint64_t number)
             lane->events[instance->lane_index * (uint32_t)lane->stream_count +
                          (uint32_t)s]));
     }
-    count_op(executor, instance);
     atomic_store_explicit(&instance->state, ZO_INSTANCE_ISSUED,
                           memory_order_relaxed);
     return ZO_OK;
@@ -464,7 +467,7 @@ static enum zo_status issue_streams(struct zo_executor *executor, bool *moved)
 }
 
 /* Hands CPU operations that have become ready to the workers. */
-static void issue_cpu(struct zo_executor *executor, bool *moved)
+static enum zo_status issue_cpu(struct zo_executor *executor, bool *moved)
 {
     size_t kept = 0, given = 0;
 
@@ -475,7 +478,7 @@ static void issue_cpu(struct zo_executor *executor, bool *moved)
             executor->waiting[kept++] = number;
             continue;
         }
-        count_op(executor, zo_instance_at(executor, number));
+        ZO_TRY(zo_executor_count(executor, zo_instance_at(executor, number)));
         (void)pthread_mutex_lock(&executor->lock);
         executor->ready[executor->ready_count++] = number;
         (void)pthread_mutex_unlock(&executor->lock);
@@ -486,6 +489,7 @@ static void issue_cpu(struct zo_executor *executor, bool *moved)
         *moved = true;
         (void)pthread_cond_broadcast(&executor->ready_cond);
     }
+    return ZO_OK;
 }
 
 static enum zo_status lane_head_done(struct zo_executor *executor,
@@ -541,7 +545,7 @@ static enum zo_status pump(struct zo_executor *executor, int *idle)
     ZO_TRY(failure_of(executor));
     ZO_TRY(poll_done(executor, &moved));
     ZO_TRY(issue_streams(executor, &moved));
-    issue_cpu(executor, &moved);
+    ZO_TRY(issue_cpu(executor, &moved));
     if (moved) {
         *idle = 0;
         return ZO_OK;
@@ -625,6 +629,7 @@ enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
     bool moved = false;
 
     ZO_TRY(failure_of(executor));
+    ZO_ASSERT(executor->retired_below >= executor->slot_ticket[slot]);
     if (executor->options.is_serial) {
         if (zo_executor_run_serial(executor, schedule, slot) != ZO_OK) {
             zo_executor_fail(executor);
@@ -638,11 +643,11 @@ enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
     if (ticket_out != NULL) {
         *ticket_out = executor->next_instance;
     }
-    if (issue_streams(executor, &moved) != ZO_OK) {
+    if (issue_streams(executor, &moved) != ZO_OK ||
+        issue_cpu(executor, &moved) != ZO_OK) {
         zo_executor_fail(executor);
         return failure_of(executor);
     }
-    issue_cpu(executor, &moved);
     return ZO_OK;
 }
 

@@ -10,7 +10,7 @@
 #include "offload/executor.h"
 #include "offload/order.h"
 
-#define ZO_OP_ACCESSES_MAX 256
+#define ZO_OP_NAMES_MAX    128 /* kinds of operations that are timed */
 
 enum zo_instance_state {
     ZO_INSTANCE_WAITING,
@@ -74,37 +74,45 @@ struct zo_executor {
     struct zo_err failure; /* the first; status ZO_OK: none */
 
     uint64_t issued_ops;
+    struct zo_op_time op_times[ZO_OP_NAMES_MAX];
+    size_t op_time_count;
     struct zo_executor_counters counters;
 };
 
-static inline struct zo_instance *
-zo_instance_at(struct zo_executor *executor, uint64_t number)
+static inline struct zo_instance *zo_instance_at(struct zo_executor *executor,
+                                                 uint64_t number)
 {
     return &executor->instances[number % executor->instance_count];
 }
 
-static inline const struct zo_op *zo_instance_op(
-    const struct zo_executor *executor, const struct zo_instance *instance)
+static inline const struct zo_op *
+zo_instance_op(const struct zo_executor *executor,
+               const struct zo_instance *instance)
 {
-    return &executor->program->schedules[instance->schedule]
-                .ops[instance->op];
+    return &executor->program->schedules[instance->schedule].ops[instance->op];
 }
 
 /* Resolves the accesses of an instance into at[ZO_OP_ACCESSES_MAX]. */
 void zo_executor_resolve(struct zo_executor *executor,
                          const struct zo_instance *instance, void **at);
 
+/* Counts an operation that is about to run, and fails the one that a test
+ * has chosen. */
+enum zo_status
+zo_executor_count(struct zo_executor *executor,
+                  const struct zo_instance *instance) ZO_MUST_CHECK;
+
 /* Records the calling thread's failure as the run's first, if it is. */
 void zo_executor_fail(struct zo_executor *executor);
 
 /* The workers of the CPU engine: executor_cpu.c. */
-enum zo_status zo_executor_start_workers(struct zo_executor *executor)
-    ZO_MUST_CHECK;
+enum zo_status
+zo_executor_start_workers(struct zo_executor *executor) ZO_MUST_CHECK;
 void zo_executor_stop_workers(struct zo_executor *executor);
 
 /* Runs a list in order, each operation alone: executor_serial.c. */
-enum zo_status zo_executor_open_shadows(struct zo_executor *executor)
-    ZO_MUST_CHECK;
+enum zo_status
+zo_executor_open_shadows(struct zo_executor *executor) ZO_MUST_CHECK;
 void zo_executor_close_shadows(struct zo_executor *executor);
 enum zo_status zo_executor_run_serial(struct zo_executor *executor,
                                       int schedule, int slot) ZO_MUST_CHECK;

@@ -34,21 +34,54 @@ static void set_lifetimes(struct zo_program *program)
     }
 }
 
+static enum zo_status fail_fit(const struct zo_buffer *buffer)
+{
+    return ZO_FAIL(ZO_E_FIT,
+                   "%s: with its %llu bytes an arena of the %s is "
+                   "beyond any machine",
+                   buffer->name, (unsigned long long)buffer->bytes,
+                   zo_tier_text(buffer->tier));
+}
+
+/* Sums of two numbers up to ARENA_BYTES_MAX do not overflow. */
+static enum zo_status check_sizes(const struct zo_program *program)
+{
+    for (size_t i = 0; i < program->buffer_count; i++) {
+        const struct zo_buffer *buffer = &program->buffers[i];
+
+        if (buffer->bytes > ARENA_BYTES_MAX / (buffer->has_slots ? 2 : 1)) {
+            return fail_fit(buffer);
+        }
+    }
+    return ZO_OK;
+}
+
+/* The buffer lies at its offset: the arena reaches at least to its end. */
+static enum zo_status extend_arena(struct zo_program *program,
+                                   const struct zo_buffer *buffer)
+{
+    uint64_t *bytes = &program->arena_bytes[buffer->tier][buffer->device];
+    const uint64_t end = buffer->offset + stored_bytes(buffer);
+
+    if (end > ARENA_BYTES_MAX) {
+        return fail_fit(buffer);
+    }
+    if (end > *bytes) {
+        *bytes = end;
+    }
+    return ZO_OK;
+}
+
 static enum zo_status place_persistent(struct zo_program *program)
 {
     for (size_t i = 0; i < program->buffer_count; i++) {
         struct zo_buffer *buffer = &program->buffers[i];
-        uint64_t *end = &program->arena_bytes[buffer->tier][buffer->device];
 
-        if (buffer->bytes > ARENA_BYTES_MAX / 4 || *end > ARENA_BYTES_MAX / 2) {
-            return ZO_FAIL(ZO_E_FIT, "%s: %llu bytes are beyond any machine",
-                           buffer->name, (unsigned long long)buffer->bytes);
-        }
         buffer->slot_stride_bytes =
             buffer->has_slots ? zo_round_up(buffer->bytes, ZO_ALIGN_BYTES) : 0;
         if (buffer->schedule == -1) {
-            buffer->offset = *end;
-            *end += stored_bytes(buffer);
+            buffer->offset = program->arena_bytes[buffer->tier][buffer->device];
+            ZO_TRY(extend_arena(program, buffer));
         }
     }
     return ZO_OK;
@@ -100,12 +133,12 @@ static void place_one(struct zo_buffer *buffer, uint64_t base,
     placed[slot] = buffer;
 }
 
-static void place_transient(struct zo_program *program, int schedule,
-                            enum zo_tier tier, int device,
-                            struct zo_buffer **work, struct zo_buffer **placed)
+static enum zo_status place_transient(struct zo_program *program, int schedule,
+                                      enum zo_tier tier, int device,
+                                      struct zo_buffer **work,
+                                      struct zo_buffer **placed)
 {
     const uint64_t base = zo_layout_persistent_bytes(program, tier, device);
-    uint64_t *end = &program->arena_bytes[tier][device];
     size_t count = 0;
 
     for (size_t i = 0; i < program->buffer_count; i++) {
@@ -119,10 +152,21 @@ static void place_transient(struct zo_program *program, int schedule,
     qsort(work, count, sizeof(work[0]), by_size);
     for (size_t i = 0; i < count; i++) {
         place_one(work[i], base, placed, i);
-        if (work[i]->offset + stored_bytes(work[i]) > *end) {
-            *end = work[i]->offset + stored_bytes(work[i]);
-        }
+        ZO_TRY(extend_arena(program, work[i]));
     }
+    return ZO_OK;
+}
+
+static enum zo_status place_list(struct zo_program *program, int schedule,
+                                 struct zo_buffer **work,
+                                 struct zo_buffer **placed)
+{
+    for (int d = 0; d < program->device_count; d++) {
+        ZO_TRY(
+            place_transient(program, schedule, ZO_TIER_GPU, d, work, placed));
+    }
+    ZO_TRY(place_transient(program, schedule, ZO_TIER_CPU, 0, work, placed));
+    return place_transient(program, schedule, ZO_TIER_NVME, 0, work, placed);
 }
 
 uint64_t zo_layout_persistent_bytes(const struct zo_program *program,
@@ -147,18 +191,15 @@ enum zo_status zo_layout(struct zo_program *program)
     struct zo_buffer **work = NULL, **placed = NULL;
 
     ZO_ASSERT(!program->is_laid_out);
-    ZO_TRY(zo_alloc(program->buffer_count, sizeof(work[0]), "the layout",
-                    &work));
+    ZO_TRY(check_sizes(program));
+    ZO_TRY(
+        zo_alloc(program->buffer_count, sizeof(work[0]), "the layout", &work));
     ZO_TRY_GOTO(free_work, zo_alloc(program->buffer_count, sizeof(placed[0]),
                                     "the layout", &placed));
     set_lifetimes(program);
     ZO_TRY_GOTO(free_placed, place_persistent(program));
     for (int s = 0; s < program->schedule_count; s++) {
-        for (int device = 0; device < program->device_count; device++) {
-            place_transient(program, s, ZO_TIER_GPU, device, work, placed);
-        }
-        place_transient(program, s, ZO_TIER_CPU, 0, work, placed);
-        place_transient(program, s, ZO_TIER_NVME, 0, work, placed);
+        ZO_TRY_GOTO(free_placed, place_list(program, s, work, placed));
     }
     program->is_laid_out = true;
 

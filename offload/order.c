@@ -34,7 +34,7 @@ struct zo_order {
     const struct zo_program *program;
     struct border *borders; /* sorted, distinct */
     size_t border_count;
-    struct atom *atoms;               /* atom i: borders i to i + 1 */
+    struct atom *atoms;                   /* atom i: borders i to i + 1 */
     struct span *spans[ZO_SCHEDULES_MAX]; /* [access][slot] */
     struct node *nodes;
     uint32_t free_node;
@@ -134,7 +134,8 @@ static uint32_t find_border(const struct zo_order *order, uint32_t arena,
     return (uint32_t)(found - order->borders);
 }
 
-static enum zo_status make_spans(struct zo_order *order)
+/* touched_out: atoms that the accesses read, in both slots. */
+static enum zo_status make_spans(struct zo_order *order, size_t *touched_out)
 {
     const struct zo_program *program = order->program;
     size_t touched = 0;
@@ -145,33 +146,44 @@ static enum zo_status make_spans(struct zo_order *order)
         ZO_TRY(zo_alloc(list->access_count, 2 * sizeof(struct span),
                         "the order of operations", &order->spans[s]));
         for (size_t a = 0; a < 2 * list->access_count; a++) {
-            const struct zo_range range = zo_access_range(
-                program, &list->accesses[a / 2], (int)(a % 2));
+            const struct zo_range range =
+                zo_access_range(program, &list->accesses[a / 2], (int)(a % 2));
             const uint32_t arena = arena_of(&range);
             struct span *span = &order->spans[s][a];
 
             span->first = find_border(order, arena, range.begin);
             span->end = find_border(order, arena, range.end);
-            touched += span->end - span->first;
+            if (range.mode == ZO_READ) {
+                touched += span->end - span->first;
+            }
         }
     }
-    /*
-     * Readers of an atom: one a lane, or one a pending operation outside of
-     * lanes; three lists may be known at a time, and `touched` counts two.
-     */
-    touched = 2 * touched + 64;
-    ZO_TRY(zo_alloc(touched, sizeof(struct node), "the order of operations",
-                    &order->nodes));
-    for (size_t i = 0; i < touched; i++) {
-        order->nodes[i].next = i + 1 < touched ? (uint32_t)i + 1 : NO_NODE;
-    }
+    *touched_out = touched;
     return ZO_OK;
 }
 
-enum zo_status zo_order_open(const struct zo_program *program,
+/*
+ * Readers of an atom: one a lane, or one a pending operation outside of
+ * lanes.  An atom takes another node only when those it has are all pending,
+ * so that it never has more than lists_max lists read it.
+ */
+static enum zo_status make_nodes(struct zo_order *order, size_t count)
+{
+    ZO_ASSERT(count < NO_NODE);
+    ZO_TRY(zo_alloc(count, sizeof(struct node), "the order of operations",
+                    &order->nodes));
+    for (size_t i = 0; i < count; i++) {
+        order->nodes[i].next = i + 1 < count ? (uint32_t)i + 1 : NO_NODE;
+    }
+    order->free_node = count > 0 ? 0 : NO_NODE;
+    return ZO_OK;
+}
+
+enum zo_status zo_order_open(const struct zo_program *program, size_t lists_max,
                              struct zo_order **order_out)
 {
     enum zo_status status;
+    size_t touched = 0;
     struct zo_order *order = NULL;
 
     ZO_ASSERT(program->is_laid_out);
@@ -190,7 +202,8 @@ enum zo_status zo_order_open(const struct zo_program *program,
     ZO_TRY_GOTO(close_order,
                 zo_alloc(zo_lane_count(program), sizeof(uint64_t),
                          "the order of operations", &order->lane_best));
-    ZO_TRY_GOTO(close_order, make_spans(order));
+    ZO_TRY_GOTO(close_order, make_spans(order, &touched));
+    ZO_TRY_GOTO(close_order, make_nodes(order, lists_max * touched));
     *order_out = order;
     return ZO_OK;
 

@@ -37,8 +37,11 @@ struct zo_range zo_access_range(const struct zo_program *program,
 
 struct zo_order;
 
-/* For a program that is laid out; borrowed until close. */
-enum zo_status zo_order_open(const struct zo_program *program,
+/*
+ * For a program that is laid out; borrowed until close.  At most lists_max
+ * lists have operations that are not retired.
+ */
+enum zo_status zo_order_open(const struct zo_program *program, size_t lists_max,
                              struct zo_order **order_out) ZO_MUST_CHECK;
 void zo_order_close(struct zo_order *order); /* NULL is allowed */
 
@@ -68,9 +71,9 @@ struct zo_sequence_item {
 
 /* Predecessors of instance i (from 0): preds[first[i] .. first[i + 1] - 1]. */
 struct zo_edges {
-    size_t count;   /* instances */
-    size_t *first;  /* owned, count + 1 */
-    size_t *preds;  /* owned */
+    size_t count;  /* instances */
+    size_t *first; /* owned, count + 1 */
+    size_t *preds; /* owned */
     size_t preds_capacity;
 };
 

@@ -49,15 +49,15 @@ struct zo_control {
 /* What is known of a step when its list is done; two of them. */
 struct zo_step_result {
     int64_t step;
-    double loss;        /* weighted sum of the labels' losses */
-    double grad_norm;   /* before clipping, unscaled; NaN: not finite */
-    double clip;        /* the coefficient; 1: not clipped */
-    double loss_scale;  /* that its backward used */
-    double learning_rate; /* of its update, or of the next when skipped */
+    double loss;           /* weighted sum of the labels' losses */
+    double grad_norm;      /* before clipping, unscaled; NaN: not finite */
+    double clip;           /* the coefficient; 1: not clipped */
+    double loss_scale;     /* that its backward used */
+    double learning_rate;  /* of its update, or of the next when skipped */
     int64_t skipped_steps; /* so far */
-    bool overflowed;    /* a gradient was not finite */
-    int bad_unit;       /* the first with such a gradient; -1 */
-    uint64_t bad_count; /* such gradient elements */
+    bool overflowed;       /* a gradient was not finite */
+    int bad_unit;          /* the first with such a gradient; -1 */
+    uint64_t bad_count;    /* such gradient elements */
 };
 
 ZO_C_END

@@ -79,8 +79,7 @@ int zo_program_schedule(struct zo_program *program, const char *name)
 }
 
 static void check_access(const struct zo_program *program, int schedule,
-                         const struct zo_op *op,
-                         const struct zo_access *access)
+                         const struct zo_op *op, const struct zo_access *access)
 {
     const struct zo_buffer *buffer = &program->buffers[access->buffer];
 
@@ -89,10 +88,9 @@ static void check_access(const struct zo_program *program, int schedule,
     ZO_ASSERT(access->offset <= buffer->bytes &&
               access->bytes <= buffer->bytes - access->offset);
     /* A stream's operation touches its own device or the host. */
-    ZO_ASSERT(buffer->tier != ZO_TIER_GPU ||
-              op->engine == ZO_ENGINE_COLLECTIVE ||
-              (zo_engine_is_stream(op->engine) &&
-               buffer->device == op->device));
+    ZO_ASSERT(
+        buffer->tier != ZO_TIER_GPU || op->engine == ZO_ENGINE_COLLECTIVE ||
+        (zo_engine_is_stream(op->engine) && buffer->device == op->device));
 }
 
 enum zo_status zo_schedule_add(struct zo_program *program, int schedule,
@@ -104,6 +102,7 @@ enum zo_status zo_schedule_add(struct zo_program *program, int schedule,
     struct zo_op *added;
 
     ZO_ASSERT(!program->is_laid_out);
+    ZO_ASSERT(access_count <= ZO_OP_ACCESSES_MAX);
     ZO_TRY(zo_grow(&list->ops, list->op_count, &list->op_capacity,
                    sizeof(list->ops[0]), "a schedule's operations"));
     for (size_t i = 0; i < access_count; i++) {

@@ -43,20 +43,20 @@ enum zo_engine {
 enum zo_tier { ZO_TIER_GPU, ZO_TIER_CPU, ZO_TIER_NVME, ZO_TIERS };
 
 /* What a buffer is for: the lines of the plan. */
-#define ZO_PURPOSE_LIST(X)                            \
-    X(WEIGHTS, "weights")                             \
-    X(MASTER, "master weights")                       \
-    X(EXP_AVG, "first moments")                       \
-    X(EXP_AVG_SQ, "second moments")                   \
-    X(GRADIENT, "gradients")                          \
-    X(GRADIENT_SUM, "gradient sums (fp32)")           \
-    X(BOUNDARY, "activations between units")          \
-    X(ACTIVATION, "activations inside units")         \
-    X(LOGITS, "logits of one chunk")                  \
-    X(CACHE, "key/value cache")                       \
-    X(COMMUNICATION, "communication buffers")         \
-    X(WORKSPACE, "kernel workspaces")                 \
-    X(BATCH, "token ids and tables")                  \
+#define ZO_PURPOSE_LIST(X)                    \
+    X(WEIGHTS, "weights")                     \
+    X(MASTER, "master weights")               \
+    X(EXP_AVG, "first moments")               \
+    X(EXP_AVG_SQ, "second moments")           \
+    X(GRADIENT, "gradients")                  \
+    X(GRADIENT_SUM, "gradient sums (fp32)")   \
+    X(BOUNDARY, "activations between units")  \
+    X(ACTIVATION, "activations inside units") \
+    X(LOGITS, "logits of one chunk")          \
+    X(CACHE, "key/value cache")               \
+    X(COMMUNICATION, "communication buffers") \
+    X(WORKSPACE, "kernel workspaces")         \
+    X(BATCH, "token ids and tables")          \
     X(CONTROL, "step records and results")
 
 enum zo_purpose {
@@ -93,7 +93,7 @@ struct zo_buffer {
 
 enum zo_access_mode {
     ZO_READ = 1,
-    ZO_WRITE = 2,       /* without reading what was there */
+    ZO_WRITE = 2, /* without reading what was there */
     ZO_READ_WRITE = 3,
 };
 
@@ -103,6 +103,9 @@ struct zo_access {
     enum zo_access_mode mode;
     uint64_t offset, bytes;
 };
+
+/* Of one operation: a reduction has five a device. */
+#define ZO_OP_ACCESSES_MAX (5 * ZO_DEVICES_MAX)
 
 struct zo_op;
 
@@ -135,7 +138,7 @@ struct zo_op_call {
 typedef enum zo_status (*zo_op_fn)(const struct zo_op_call *call);
 
 struct zo_op {
-    const char *name;    /* static storage: "attention backward" */
+    const char *name; /* static storage: "attention backward" */
     zo_op_fn run;
     const void *context; /* borrowed by the program; shapes and the like */
     int64_t args[4];     /* for run: whatever it needs beyond context */

@@ -15,8 +15,8 @@ static enum zo_status count_elems(struct zo_unit_tensor *tensor)
         if (tensor->shape[d] < 1 ||
             !zo_mul_i64(elems, tensor->shape[d], &elems) ||
             elems > (int64_t)1 << 40) {
-            return ZO_FAIL(ZO_E_SHAPE, "%s: dimension %d is %lld",
-                           tensor->name, d, (long long)tensor->shape[d]);
+            return ZO_FAIL(ZO_E_SHAPE, "%s: dimension %d is %lld", tensor->name,
+                           d, (long long)tensor->shape[d]);
         }
     }
     tensor->elems = elems;

@@ -16,7 +16,7 @@
 
 ZO_C_BEGIN
 
-#define ZO_TENSOR_DIMS_MAX 2
+#define ZO_TENSOR_DIMS_MAX    2
 #define ZO_TENSOR_ALIGN_ELEMS 128 /* 256 bytes of 16-bit numbers */
 
 struct zo_unit_tensor {

@@ -157,11 +157,12 @@ const char *help_toy_model(void)
 {
     return help_toy_model_with("toy.model", "</s>",
                                "\xe2\x96\x81"
-                               "ab");
+                               "ab",
+                               true);
 }
 
 const char *help_toy_model_with(const char *name, const char *eos,
-                                const char *last)
+                                const char *last, bool byte_fallback)
 {
     const char *const pieces[] = {"\xe2\x96\x81", "a",  "b",    "c", "d", "e",
                                   "ab",           "cd", "abcd", last};
@@ -176,16 +177,16 @@ const char *help_toy_model_with(const char *name, const char *eos,
         char byte[8];
 
         (void)snprintf(byte, sizeof(byte), "<0x%02X>", i);
-        put_piece(&model, byte, 0, TYPE_BYTE);
+        put_piece(&model, byte, 0, byte_fallback ? TYPE_BYTE : TYPE_NORMAL);
     }
     for (size_t i = 0; i < TAP_COUNT(pieces); i++) {
-        /* A piece with a higher score merges first: the longest ones. */
+        /* A pair whose piece has a higher score merges first. */
         put_piece(&model, pieces[i], i < 6 ? -100.0f : -1.0f - (float)i,
                   TYPE_NORMAL);
     }
     put_number(&part, 3, 2); /* model_type BPE */
     put_number(&part, 4, HELP_TOY_PIECES);
-    put_number(&part, 35, 1); /* byte_fallback */
+    put_number(&part, 35, byte_fallback);
     put_bytes(&model, 2, part.bytes, part.count);
     part.count = 0;
     put_bytes(&part, 1, "identity", 8);
@@ -225,4 +226,20 @@ bool help_error_has(const char *part)
         return false;
     }
     return true;
+}
+
+void help_labels(const struct zo_dataset *dataset, int64_t index,
+                 int32_t *labels)
+{
+    const struct zo_row_view row = zo_dataset_row(dataset, index);
+
+    for (int32_t i = 0; i < row.count; i++) {
+        labels[i] = -100;
+    }
+    for (int32_t s = 0; s < row.span_count; s++) {
+        const struct zo_label_span span = zo_dataset_span(dataset, index, s);
+
+        memcpy(labels + span.begin, span.labels,
+               (size_t)(span.end - span.begin) * sizeof(labels[0]));
+    }
 }

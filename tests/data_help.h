@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "src/data/dataset.h"
 #include "src/data/tokenizer.h"
 
 /*
@@ -35,9 +36,12 @@ char *help_read(const char *path, size_t *size_bytes_out);
  */
 const char *help_toy_model(void);
 
-/* The same with other spellings of the end token and the last piece. */
+/*
+ * The same with other spellings of the end token and the last piece, and,
+ * without byte_fallback, the unknown piece for what no piece spells.
+ */
 const char *help_toy_model_with(const char *name, const char *eos,
-                                const char *last);
+                                const char *last, bool byte_fallback);
 
 #define HELP_TOY_PIECES (3 + 256 + 10)
 #define HELP_TOY_BLANK  (3 + 256)
@@ -45,6 +49,10 @@ const char *help_toy_model_with(const char *name, const char *eos,
 /* The toy model, or the official one (NULL and skipped if not there). */
 struct zo_tokenizer *help_toy_tokenizer(enum zo_chat_format chat);
 struct zo_tokenizer *help_official_tokenizer(enum zo_chat_format chat);
+
+/* A row's labels, one for every token, -100 where there is none. */
+void help_labels(const struct zo_dataset *dataset, int64_t index,
+                 int32_t *labels);
 
 /* True if the last error's text holds `part`; prints it if not. */
 bool help_error_has(const char *part);

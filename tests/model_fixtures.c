@@ -20,7 +20,7 @@ static pid_t owner;
 static void give_up(const char *what, const char *path)
 {
     (void)printf("Bail out! %s %s: %s\n", what, path, strerror(errno));
-    exit(EXIT_FAILURE);
+    abort();
 }
 
 static int remove_one(const char *path, const struct stat *info, int type,
@@ -52,16 +52,27 @@ void fx_begin(void)
     (void)atexit(remove_folder);
 }
 
+/* Each different path is kept once, so that callers may hold on to it. */
 static const char *path_below(const char *parent, const char *format,
                               va_list args)
 {
-    static char paths[16][1024];
-    static unsigned next;
-    char *path = paths[next++ % 16];
-    const int at = snprintf(path, 1024, "%s/", parent);
+    static char paths[512][256];
+    static size_t count;
+    char path[256];
+    const int at = snprintf(path, sizeof(path), "%s/", parent);
+    size_t i = 0;
 
-    (void)vsnprintf(path + at, 1024 - (size_t)at, format, args);
-    return path;
+    (void)vsnprintf(path + at, sizeof(path) - (size_t)at, format, args);
+    while (i < count && strcmp(paths[i], path) != 0) {
+        i++;
+    }
+    if (i == TAP_COUNT(paths)) {
+        give_up("too many paths, such as", path);
+    }
+    if (i == count) {
+        memcpy(paths[count++], path, sizeof(path));
+    }
+    return paths[i];
 }
 
 const char *fx_path(const char *format, ...)
@@ -165,19 +176,22 @@ bool fx_same_files(const char *a, const char *b)
     return same;
 }
 
-size_t fx_count_files(const char *path)
+size_t fx_count_files(const char *path, const char *prefix)
 {
     DIR *stream = opendir(path);
+    const struct dirent *entry;
     size_t count = 0;
 
     if (stream == NULL) {
         give_up("cannot list", path);
     }
-    while (readdir(stream) != NULL) {
-        count++;
+    while ((entry = readdir(stream)) != NULL) {
+        count += strncmp(entry->d_name, prefix, strlen(prefix)) == 0 &&
+                 strcmp(entry->d_name, ".") != 0 &&
+                 strcmp(entry->d_name, "..") != 0;
     }
     (void)closedir(stream);
-    return count - 2; /* . and .. */
+    return count;
 }
 
 void fx_safetensors(const char *path, const char *header, const void *data,
@@ -210,7 +224,8 @@ void fx_add(struct fx_bytes *bytes, const void *data, size_t size_bytes)
 void fx_add_number(struct fx_bytes *bytes, uint64_t number, size_t size_bytes)
 {
     for (size_t i = 0; i < size_bytes; i++) {
-        const unsigned char byte = (unsigned char)(number >> (8 * i));
+        const uint64_t rest = i < 8 ? number >> (8 * i) : 0;
+        const unsigned char byte = (unsigned char)rest;
 
         fx_add(bytes, &byte, 1);
     }

@@ -17,7 +17,7 @@
 /* Makes the temporary folder; it is removed when the program ends. */
 void fx_begin(void);
 
-/* A path in the temporary folder.  Borrowed: one of the latest 16. */
+/* A path in the temporary folder.  Borrowed, until the program ends. */
 const char *fx_path(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 
@@ -34,7 +34,9 @@ void fx_link(const char *target, const char *path);
 char *fx_read(const char *path, size_t *size_out);
 bool fx_is_there(const char *path);
 bool fx_same_files(const char *a, const char *b);
-size_t fx_count_files(const char *folder);
+
+/* Names in a folder that start so; "" counts all. */
+size_t fx_count_files(const char *folder, const char *prefix);
 
 /* A safetensors file of a header text and its data. */
 void fx_safetensors(const char *path, const char *header, const void *data,

@@ -12,6 +12,7 @@
 
 #include "src/base/memory.h"
 #include "src/base/random.h"
+#include "src/model/glm.h"
 #include "tests/tap.h"
 
 static const struct zo_model_config chatglm2_6b = {
@@ -184,6 +185,46 @@ static void test_pieces(void)
     zo_parameters_fini(&list);
 }
 
+/* What is trained is what the files hold: one list against the other. */
+static void test_units_agree(void)
+{
+    const struct zo_glm_options options = {
+        .config = &tiny,
+        .device_count = 1,
+        .micros = 1,
+        .tokens_max = 64,
+        .rows_max = 2,
+        .labels_max = 64,
+        .positions_max = 64,
+    };
+    const struct zo_unit *units;
+    struct zo_parameters list;
+    struct zo_glm *glm = NULL;
+    size_t matched = 0;
+    int unit_count = 0;
+
+    TAP_CHECK_INT(zo_parameters_init(&list, &tiny), ZO_OK);
+    TAP_CHECK_INT(zo_glm_open(&options, &glm), ZO_OK);
+    units = zo_glm_units(glm, &unit_count);
+    for (int u = 0; u < unit_count; u++) {
+        for (int t = 0; t < units[u].tensor_count; t++) {
+            const struct zo_unit_tensor *tensor = &units[u].tensors[t];
+            const struct zo_parameter *item = find(&list, tensor->name);
+
+            TAP_CHECK(item != NULL);
+            TAP_CHECK_INT(item->unit, u);
+            TAP_CHECK_INT(item->dims, tensor->dims);
+            TAP_CHECK_INT(item->elems, tensor->elems);
+            TAP_CHECK_INT(item->shape[0], tensor->shape[0]);
+            TAP_CHECK_INT(item->kind == ZO_PARAMETER_WEIGHT, tensor->decays);
+            matched++;
+        }
+    }
+    TAP_CHECK_INT(matched, list.trained_count);
+    zo_glm_close(glm);
+    zo_parameters_fini(&list);
+}
+
 static void test_no_memory(void)
 {
     struct zo_parameters list;
@@ -202,6 +243,7 @@ int main(void)
         {"a model without biases lists none", test_no_bias},
         {"weights are normal, norms 1, biases 0", test_values},
         {"values do not depend on pieces and order", test_pieces},
+        {"the trained units hold the same tensors", test_units_agree},
         {"no memory is an error", test_no_memory},
     };
     return tap_run(cases, TAP_COUNT(cases));

@@ -77,7 +77,8 @@ static void run_reduce(void *argument, int64_t index)
                                 part * args->part_stride_elems + i, n),
                         n);
         }
-        vector->store(zo_at(args->out, args->type, i), args->type, sums, n);
+        vector->store(zo_at(args->out, args->out_type, i), args->out_type, sums,
+                      n);
     }
 }
 

@@ -12,20 +12,16 @@ enum zo_status zo_json_scan_fail(const struct zo_json_scan *scan,
 {
     const size_t rest = scan->size_bytes - scan->at;
     const int shown = (int)(rest < FOUND_BYTES ? rest : FOUND_BYTES);
-    const char *name = scan->name;
+    char name[300] = "";
 
-    if (rest == 0) {
-        return ZO_FAIL(ZO_E_CORRUPT,
-                       "%s: %s%.200s%sbyte %zu: want %s, found "
-                       "the end",
-                       scan->path, name != NULL ? "\"" : "",
-                       name != NULL ? name : "", name != NULL ? "\", " : "",
-                       scan->at, want);
+    if (scan->name != NULL) {
+        (void)snprintf(name, sizeof(name), "%s\"%.200s\", ",
+                       scan->kind != NULL ? scan->kind : "", scan->name);
     }
-    return ZO_FAIL(ZO_E_CORRUPT, "%s: %s%.200s%sbyte %zu: want %s, found %.*s",
-                   scan->path, name != NULL ? "\"" : "",
-                   name != NULL ? name : "", name != NULL ? "\", " : "",
-                   scan->at, want, shown, scan->text + scan->at);
+    return ZO_FAIL(ZO_E_CORRUPT, "%s: %sbyte %zu: want %s, found %.*s",
+                   scan->path, name, scan->at, want,
+                   rest > 0 ? shown : (int)strlen("the end"),
+                   rest > 0 ? scan->text + scan->at : "the end");
 }
 
 enum zo_status zo_json_scan_begin(struct zo_json_scan *scan, const char *path,

@@ -22,6 +22,7 @@ ZO_C_BEGIN
 
 struct zo_json_scan {
     const char *path; /* borrowed; for messages */
+    const char *kind; /* borrowed: "tensor ", or NULL; for messages */
     const char *name; /* borrowed: what is being read, or NULL; likewise */
     char *text;       /* borrowed */
     size_t size_bytes, at;

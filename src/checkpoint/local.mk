@@ -29,3 +29,24 @@ libzo_a_SOURCES += \
 	src/checkpoint/torch_bin.h \
 	src/checkpoint/zip_archive.c \
 	src/checkpoint/zip_archive.h
+
+check_PROGRAMS += \
+	tests/test_json_scan \
+	tests/test_model_dir \
+	tests/test_model_dir_writer \
+	tests/test_pickle \
+	tests/test_safetensors \
+	tests/test_safetensors_writer \
+	tests/test_torch_bin \
+	tests/test_zip_archive
+model_fixtures = tests/model_fixtures.c tests/model_fixtures.h
+tests_test_json_scan_SOURCES = tests/test_json_scan.c $(model_fixtures)
+tests_test_model_dir_SOURCES = tests/test_model_dir.c $(model_fixtures)
+tests_test_model_dir_writer_SOURCES = tests/test_model_dir_writer.c \
+	$(model_fixtures)
+tests_test_pickle_SOURCES = tests/test_pickle.c $(model_fixtures)
+tests_test_safetensors_SOURCES = tests/test_safetensors.c $(model_fixtures)
+tests_test_safetensors_writer_SOURCES = tests/test_safetensors_writer.c \
+	$(model_fixtures)
+tests_test_torch_bin_SOURCES = tests/test_torch_bin.c $(model_fixtures)
+tests_test_zip_archive_SOURCES = tests/test_zip_archive.c $(model_fixtures)

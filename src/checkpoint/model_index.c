@@ -47,17 +47,20 @@ static enum zo_status scan_weight_map(struct zo_model_index *index,
 {
     bool more = false;
 
+    scan->name = "weight_map";
     ZO_TRY(zo_json_scan_open(scan, '{'));
     for (;;) {
         char *name = NULL, *shard = NULL;
         size_t number = 0;
 
+        scan->kind = NULL;
         scan->name = "weight_map";
         ZO_TRY(zo_json_scan_more(scan, '}', &more));
         if (!more) {
             return ZO_OK;
         }
         ZO_TRY(zo_json_scan_key(scan, &name));
+        scan->kind = "tensor ";
         scan->name = name;
         ZO_TRY(zo_json_scan_string(scan, &shard));
         ZO_TRY(shard_number(index, scan, shard, &number));
@@ -74,6 +77,7 @@ static enum zo_status scan_metadata(struct zo_model_index *index,
 {
     bool more = false;
 
+    scan->kind = NULL;
     scan->name = "metadata";
     ZO_TRY(zo_json_scan_open(scan, '{'));
     for (;;) {

@@ -228,6 +228,7 @@ static enum zo_status scan_metadata(struct zo_json_scan *scan)
 {
     bool more;
 
+    scan->kind = NULL;
     scan->name = "__metadata__";
     ZO_TRY(zo_json_scan_open(scan, '{'));
     for (;;) {
@@ -249,6 +250,7 @@ static enum zo_status scan_tensor(struct safetensors *self,
     uint64_t offsets[2] = {0, 0};
     const size_t index = self->source.count;
 
+    scan->kind = "tensor ";
     scan->name = name;
     ZO_TRY(scan_entry(scan, &info, offsets));
     ZO_TRY(check_entry(self, &info, offsets));

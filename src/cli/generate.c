@@ -123,8 +123,7 @@ static enum zo_status generate(struct answer *answer)
     const float *logits = NULL;
 
     ZO_TRY(zo_decoder_prompt(answer->decoder, answer->prompt.items,
-                             (int64_t)answer->prompt.count, &last, 1,
-                             &logits));
+                             (int64_t)answer->prompt.count, &last, 1, &logits));
     for (int64_t i = 0; i < answer->options->max_new_tokens; i++) {
         const int32_t id = largest(logits, vocab);
 

@@ -129,6 +129,22 @@ static void report(struct zo_cli *cli, const struct zo_options *options,
                   written->file_count, written->file_count == 1 ? "" : "s");
 }
 
+/* --dry-run: what would be written. */
+static void announce(struct zo_cli *cli, const struct zo_options *options,
+                     const struct zo_model_config *config)
+{
+    const uint64_t bytes =
+        (uint64_t)config->parameter_count * zo_dtype_bytes(options->dtype);
+    char size[16], path[1024];
+
+    zo_text_escape(path, sizeof(path), options->output,
+                   strlen(options->output));
+    (void)fprintf(cli->out, "%s: would hold %lld parameters as %s, %s\n", path,
+                  (long long)config->parameter_count,
+                  zo_dtype_name(options->dtype),
+                  zo_text_gib(size, sizeof(size), bytes));
+}
+
 static enum zo_status write_model(struct zo_cli *cli,
                                   const struct zo_options *options,
                                   const struct zo_model_config *config,
@@ -174,7 +190,7 @@ enum zo_status zo_cli_init(struct zo_cli *cli, const struct zo_options *options)
 {
     struct zo_model_config config;
     char *source = NULL, *config_json = NULL;
-    enum zo_status status;
+    enum zo_status status = ZO_OK;
 
     if (options->output == NULL) {
         return ZO_FAIL(ZO_E_USAGE, "init needs --output DIR");
@@ -186,7 +202,11 @@ enum zo_status zo_cli_init(struct zo_cli *cli, const struct zo_options *options)
         config.dtype = options->dtype;
         ZO_TRY_GOTO(free_texts, zo_model_config_json(&config, &config_json));
     }
-    status = write_model(cli, options, &config, source, config_json);
+    if (options->dry_run) {
+        announce(cli, options, &config);
+    } else {
+        status = write_model(cli, options, &config, source, config_json);
+    }
 
 free_texts:
     zo_free(config_json);

@@ -118,5 +118,10 @@ enum zo_status zo_cli_dataset(const struct zo_options *options,
         .rows_max = rows_max,
     };
 
+    if (options->source_prefix != NULL && options->source_prefix[0] != '\0') {
+        return ZO_FAIL(ZO_E_NOSUPPORT,
+                       "--source-prefix: no text can be put in front of "
+                       "prompts; write it into the rows");
+    }
     return zo_dataset_open(&rows, tokenizer, notes, dataset_out);
 }

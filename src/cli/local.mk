@@ -1,5 +1,6 @@
 # Sources and tests of this folder.
 libzo_a_SOURCES += \
+	src/cli/bench.c \
 	src/cli/cli.h \
 	src/cli/commands.c \
 	src/cli/eval.c \
@@ -20,7 +21,10 @@ libzo_a_SOURCES += \
 	src/cli/train.c
 
 check_PROGRAMS += \
+	tests/test_cli_memory \
 	tests/test_print \
 	tests/test_signals
 
-dist_check_SCRIPTS += tests/test_cli.sh
+dist_check_SCRIPTS += \
+	tests/main_job.sh \
+	tests/test_cli.sh

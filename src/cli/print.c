@@ -59,24 +59,39 @@ static int spell(char spelling[16], const char *text, size_t length,
                                                        : columns_of(code);
 }
 
+/*
+ * Spells characters until `columns` would be passed, to file unless it is
+ * NULL; true when all of the text fits.
+ */
+static bool spell_all(FILE *file, const char *text, size_t text_bytes,
+                      int columns)
+{
+    int used = 0;
+
+    for (size_t at = 0; at < text_bytes;) {
+        char spelling[16];
+        uint32_t code = 0;
+        const size_t length = zo_utf8_decode(text + at, text_bytes - at, &code);
+
+        used += spell(spelling, text + at, length, code);
+        if (used > columns) {
+            return false;
+        }
+        if (file != NULL) {
+            (void)fputs(spelling, file);
+        }
+        at += length > 0 ? length : 1;
+    }
+    return true;
+}
+
 void zo_cli_print_text(FILE *file, const char *text, size_t text_bytes,
                        int columns)
 {
-    int used = 0;
-    size_t at = 0;
-
-    while (at < text_bytes) {
-        char spelling[24];
-        uint32_t code = 0;
-        const size_t length = zo_utf8_decode(text + at, text_bytes - at, &code);
-        const int width = spell(spelling, text + at, length, code);
-
-        at += length > 0 ? length : 1;
-        if (used + width + (at < text_bytes ? 3 : 0) > columns) {
-            (void)fputs("...", file);
-            return;
-        }
-        (void)fputs(spelling, file);
-        used += width;
+    if (spell_all(NULL, text, text_bytes, columns)) {
+        (void)spell_all(file, text, text_bytes, columns);
+    } else {
+        (void)spell_all(file, text, text_bytes, columns - 3);
+        (void)fputs("...", file);
     }
 }

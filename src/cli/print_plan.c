@@ -3,7 +3,7 @@
  */
 #include <inttypes.h>
 
-#include "offload/plan.h"
+#include "offload/planner.h"
 #include "src/base/jsonl.h"
 #include "src/base/text.h"
 #include "src/cli/setup.h"
@@ -24,9 +24,9 @@ static void print_arena(FILE *file, const char *name,
 {
     char text[32];
 
-    (void)fprintf(file, "  %s: %s", name,
-                  zo_text_gib(text, sizeof(text),
-                              arena->total_bytes + own_bytes));
+    (void)fprintf(
+        file, "  %s: %s", name,
+        zo_text_gib(text, sizeof(text), arena->total_bytes + own_bytes));
     if (budget_bytes > 0) {
         (void)fprintf(file, " of %s",
                       zo_text_gib(text, sizeof(text), budget_bytes));
@@ -132,8 +132,7 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
     zo_jsonl_array_begin(&json, "devices");
     for (int d = 0; d < machine->device_count; d++) {
         zo_plan_arena(&build->program, ZO_TIER_GPU, d, &arena);
-        write_arena(&json,
-                    machine->device_ops->info(machine->devices[d])->name,
+        write_arena(&json, machine->device_ops->info(machine->devices[d])->name,
                     &arena, zo_trainer_own_bytes(trainer, d),
                     setup->gpu_memory_bytes);
     }

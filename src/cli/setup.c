@@ -10,13 +10,15 @@
 #include "src/base/memory.h"
 #include "src/cli/inputs.h"
 
-#define PLAN_ROW_TOKENS     512 /* of plan, when nothing says how long */
-#define TOKEN_MULTIPLE      64
-#define GPU_RESERVE_BYTES   ((uint64_t)512 << 20)
-#define HOST_RESERVE_BYTES  ((uint64_t)2 << 30)
-#define CGROUP_LIMIT_PATH   "/sys/fs/cgroup/memory.max"
+#define PLAN_ROW_TOKENS    512 /* of plan, when nothing says how long */
+#define BENCH_STEPS        13  /* of bench step, the first 3 to warm up */
+#define TOKEN_MULTIPLE     64
+#define GPU_RESERVE_BYTES  ((uint64_t)512 << 20)
+#define HOST_RESERVE_BYTES ((uint64_t)2 << 30)
+#define CGROUP_LIMIT_PATH  "/sys/fs/cgroup/memory.max"
 
-/* ---- budgets -------------------------------------------------------------- */
+/* ---- budgets --------------------------------------------------------------
+ */
 
 /* A number of bytes in the first line of a file; UINT64_MAX without one. */
 static uint64_t limit_in(const char *path)
@@ -85,7 +87,8 @@ static enum zo_status set_budgets(struct zo_setup *setup)
     return ZO_OK;
 }
 
-/* ---- devices and configuration -------------------------------------------- */
+/* ---- devices and configuration --------------------------------------------
+ */
 
 static struct zo_devices_options
 devices_options(const struct zo_options *options)
@@ -115,20 +118,36 @@ static enum zo_status open_config(struct zo_setup *setup,
 /* What this version does not do is refused by name, not ignored. */
 static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
 {
+    static const struct {
+        enum zo_option_id id;
+        const char *why;
+    } missing[] = {
+        {ZO_OPTION_RESUME, "saves no training state, only the model"},
+        {ZO_OPTION_RESUME_FROM, "saves no training state, only the model"},
+        {ZO_OPTION_TRACE, "writes no traces"},
+        {ZO_OPTION_TRACE_STEPS, "writes no traces"},
+        {ZO_OPTION_WATCH, "has no live view"},
+        {ZO_OPTION_NVME, "does not spill to NVMe"},
+        {ZO_OPTION_WRITE, "writes no DeepSpeed JSON"},
+    };
     const struct zo_run_zero *zero = &setup->config.zero;
     const struct zo_run_optimizer *optimizer = &setup->config.optimizer;
+    size_t count = 0;
+    const struct zo_option *table = zo_cli_options(&count);
 
-    if (setup->options->resume != NULL) {
-        return ZO_FAIL(ZO_E_NOSUPPORT,
-                       "--resume: this version saves no training state, only "
-                       "the model");
+    for (size_t i = 0; i < ZO_COUNT(missing); i++) {
+        if (zo_option_given(setup->options, missing[i].id)) {
+            return ZO_FAIL(ZO_E_NOSUPPORT, "--%s: this version %s",
+                           table[missing[i].id].name, missing[i].why);
+        }
     }
     if (zero->optimizer.limit == ZO_HOME_CPU ||
         zero->optimizer.limit == ZO_HOME_NVME ||
         zero->param.limit == ZO_HOME_CPU || zero->param.limit == ZO_HOME_NVME) {
         return ZO_FAIL(ZO_E_NOSUPPORT,
                        "offload_optimizer and offload_param: this version "
-                       "keeps every state on the device; want device \"none\"");
+                       "keeps every state on the device; want device "
+                       "\"none\"");
     }
     if (optimizer->moment_dtype != ZO_F32) {
         return ZO_FAIL(ZO_E_NOSUPPORT,
@@ -136,6 +155,22 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
                        "in fp32");
     }
     return ZO_OK;
+}
+
+static enum zo_status note_saving(const struct zo_setup *setup,
+                                  struct zo_notes *notes)
+{
+    const struct zo_options *options = setup->options;
+
+    if (!zo_option_given(options, ZO_OPTION_SAVE_MINUTES) &&
+        !zo_option_given(options, ZO_OPTION_SAVE_STEPS) &&
+        !zo_option_given(options, ZO_OPTION_SAVE_TOTAL_LIMIT)) {
+        return ZO_OK;
+    }
+    return zo_note_add(notes, ZO_NOTE_WARN,
+                       "--save-minutes, --save-steps, --save-total-limit: this "
+                       "version saves no training state; it writes the model "
+                       "at the end, or when a signal stops it");
 }
 
 static enum zo_status note_what_is_the_same(const struct zo_setup *setup,
@@ -156,7 +191,8 @@ static enum zo_status note_what_is_the_same(const struct zo_setup *setup,
         stage);
 }
 
-/* ---- rows ----------------------------------------------------------------- */
+/* ---- rows -----------------------------------------------------------------
+ */
 
 static struct zo_batches_options batches_options(const struct zo_setup *setup,
                                                  bool evaluates)
@@ -169,9 +205,8 @@ static struct zo_batches_options batches_options(const struct zo_setup *setup,
         .seed = (uint64_t)config->seed,
         .shuffle = setup->options->shuffle && !evaluates,
         .is_evaluation = evaluates,
-        .micro_batch_rows =
-            (int32_t)(evaluates ? config->eval_micro_batch_rows
-                                : config->micro_batch_rows),
+        .micro_batch_rows = (int32_t)(evaluates ? config->eval_micro_batch_rows
+                                                : config->micro_batch_rows),
         .accumulation_count =
             evaluates ? 1 : (int32_t)config->gradient_accumulation_steps,
         .device_count = setup->devices.machine.device_count,
@@ -191,18 +226,16 @@ static void widen(struct zo_setup *setup, const struct zo_batches_plan *plan)
         (int32_t)zo_max_i64(bounds->real_tokens, more->real_tokens);
     bounds->rows = (int32_t)zo_max_i64(bounds->rows, more->rows);
     bounds->labels = (int32_t)zo_max_i64(bounds->labels, more->labels);
-    setup->positions_max =
-        zo_max_i64(setup->positions_max,
-                   zo_max_i64(plan->longest_tokens, TOKEN_MULTIPLE));
+    setup->positions_max = zo_max_i64(
+        setup->positions_max, zo_max_i64(plan->longest_tokens, TOKEN_MULTIPLE));
 }
 
 static int64_t steps_of_run(const struct zo_run_config *config,
                             int64_t steps_per_epoch)
 {
-    return config->max_steps > 0
-               ? config->max_steps
-               : (int64_t)ceil(config->num_train_epochs *
-                               (double)steps_per_epoch);
+    return config->max_steps > 0 ? config->max_steps
+                                 : (int64_t)ceil(config->num_train_epochs *
+                                                 (double)steps_per_epoch);
 }
 
 static enum zo_status open_training_rows(struct zo_setup *setup,
@@ -267,8 +300,8 @@ static enum zo_status assume_rows(struct zo_setup *setup,
         .labels = (int32_t)(rows * (tokens - 1)),
     };
     setup->positions_max = zo_max_i64(tokens, TOKEN_MULTIPLE);
-    setup->total_steps = setup->config.max_steps > 0 ? setup->config.max_steps
-                                                     : 1000;
+    setup->total_steps =
+        setup->config.max_steps > 0 ? setup->config.max_steps : 1000;
     return zo_note_add(notes, ZO_NOTE_INFO,
                        "no --data: planned for %" PRId64 " row%s of %" PRId64
                        " tokens in a micro batch, every token labelled",
@@ -280,11 +313,37 @@ static bool needs_tokenizer(const struct zo_setup *setup)
     return setup->options->data != NULL || setup->options->eval_data != NULL;
 }
 
+/* bench: full rows of random ids, two steps of them. */
+static enum zo_status make_rows(struct zo_setup *setup)
+{
+    const struct zo_options *options = setup->options;
+    const int64_t tokens =
+        options->max_length > 0 ? options->max_length : PLAN_ROW_TOKENS;
+    struct zo_batches_options batches;
+    struct zo_batches_plan plan;
+
+    ZO_TRY(zo_dataset_synthetic(2 * setup->config.train_batch_rows,
+                                (int32_t)tokens,
+                                (int32_t)setup->model.vocab_size,
+                                (uint64_t)setup->config.seed, &setup->data));
+    batches = batches_options(setup, false);
+    ZO_TRY(zo_batches_open(setup->data, &batches, &setup->batches));
+    setup->steps_per_epoch = zo_batches_steps_per_epoch(setup->batches);
+    setup->total_steps =
+        setup->config.max_steps > 0 ? setup->config.max_steps : BENCH_STEPS;
+    ZO_TRY(zo_batches_plan(setup->batches, 0, setup->total_steps, &plan));
+    widen(setup, &plan);
+    return ZO_OK;
+}
+
 static enum zo_status open_rows(struct zo_setup *setup, struct zo_notes *notes)
 {
     const struct zo_options *options = setup->options;
     const bool evaluates = options->command == ZO_COMMAND_EVAL;
 
+    if (options->command == ZO_COMMAND_BENCH) {
+        return make_rows(setup);
+    }
     if (options->data == NULL && options->command != ZO_COMMAND_PLAN) {
         return ZO_FAIL(ZO_E_USAGE, "%s needs --data FILE",
                        zo_command_name(options->command));
@@ -294,8 +353,7 @@ static enum zo_status open_rows(struct zo_setup *setup, struct zo_notes *notes)
     }
     if (evaluates) {
         setup->total_steps = 1;
-        return open_evaluation_rows(setup, options->data, options->rows,
-                                    notes);
+        return open_evaluation_rows(setup, options->data, options->rows, notes);
     }
     ZO_TRY(options->data != NULL ? open_training_rows(setup, notes)
                                  : assume_rows(setup, notes));
@@ -305,7 +363,8 @@ static enum zo_status open_rows(struct zo_setup *setup, struct zo_notes *notes)
                                       options->eval_rows, notes);
 }
 
-/* ---- the whole ------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------
+ */
 
 enum zo_status zo_setup_open(const struct zo_options *options,
                              struct zo_notes *notes, struct zo_setup *setup)
@@ -316,6 +375,7 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(open_config(setup, notes));
     ZO_TRY(refuse_what_is_missing(setup));
     ZO_TRY(note_what_is_the_same(setup, notes));
+    ZO_TRY(note_saving(setup, notes));
     ZO_TRY(open_rows(setup, notes));
     ZO_TRY(zo_run_config_finish(&setup->config, setup->total_steps, notes));
     return set_budgets(setup);
@@ -344,10 +404,12 @@ static int64_t eval_interval(const struct zo_setup *setup)
     return steps == ZO_EVAL_EVERY_EPOCH ? setup->steps_per_epoch : steps;
 }
 
-enum zo_status zo_setup_trainer(const struct zo_setup *setup,
+enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
                                 struct zo_trainer **trainer_out)
 {
     const struct zo_trainer_options options = {
+        .is_serial = times_ops,
+        .times_ops = times_ops,
         .config = &setup->config,
         .model = &setup->model,
         .devices = &setup->devices,

@@ -19,6 +19,18 @@ libzo_a_SOURCES += \
 	src/data/tokenizer.h \
 	src/data/tokenizer_file.c \
 	src/data/tokenizer_file.h
-check_PROGRAMS += tests/test_tokenizer
+
+check_PROGRAMS += \
+	tests/test_batches \
+	tests/test_dataset \
+	tests/test_dataset_files \
+	tests/test_rows \
+	tests/test_tokenizer \
+	tests/test_tokenizer_file
 data_help = tests/data_help.c tests/data_help.h
+tests_test_batches_SOURCES = tests/test_batches.c $(data_help)
+tests_test_dataset_SOURCES = tests/test_dataset.c $(data_help)
+tests_test_dataset_files_SOURCES = tests/test_dataset_files.c $(data_help)
+tests_test_rows_SOURCES = tests/test_rows.c $(data_help)
 tests_test_tokenizer_SOURCES = tests/test_tokenizer.c $(data_help)
+tests_test_tokenizer_file_SOURCES = tests/test_tokenizer_file.c $(data_help)

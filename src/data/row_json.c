@@ -8,6 +8,7 @@
 #include "src/base/text.h"
 
 #define EXCERPT_BYTES 24
+#define BYTES_SHOWN   8 /* of text that is not UTF-8 */
 #define KEY_SHOWN     60
 
 /* Where the parser stands.  Columns count characters, not bytes. */
@@ -108,19 +109,23 @@ static enum zo_status fail_here(struct cursor *cursor, size_t at,
 
 static enum zo_status check_utf8(struct cursor *cursor)
 {
-    char found[4 * EXCERPT_BYTES + 8];
+    char bytes[3 * BYTES_SHOWN + 1] = "";
     size_t bad = 0;
 
     if (zo_utf8_valid(cursor->text, cursor->size_bytes, &bad)) {
         return ZO_OK;
     }
+    for (size_t i = 0; i < BYTES_SHOWN && bad + i < cursor->size_bytes; i++) {
+        (void)snprintf(bytes + 3 * i, 4, " %02x",
+                       (unsigned)(unsigned char)cursor->text[bad + i]);
+    }
     count_to(cursor, bad);
     return ZO_FAIL(ZO_E_DATA,
-                   "%s:%lld:%u: not UTF-8, found `%s`; save the file as UTF-8 "
-                   "(from GBK: iconv -f GB18030 -t UTF-8)",
+                   "%s:%lld:%u: not UTF-8, found the bytes%s; save the file as "
+                   "UTF-8 (from GBK: iconv -f GB18030 -t UTF-8)",
                    cursor->json->path,
                    (long long)cursor->json->line + cursor->line, cursor->column,
-                   excerpt(cursor, bad, found));
+                   bytes);
 }
 
 /* Appends a node that begins at byte `at`. */
@@ -506,7 +511,6 @@ enum zo_status zo_row_json_parse(struct zo_row_json *json, char *text,
     json->path = path;
     json->line = line;
     ZO_TRY(check_utf8(&cursor));
-    cursor.counted_at = 0; /* check_utf8 counts only when it fails */
     do {
         skip_blanks(&cursor);
         ZO_TRY(parse_step(&cursor, &expected));

@@ -21,7 +21,7 @@
 ZO_C_BEGIN
 
 #define ZO_ROW_DEPTH_MAX 64                /* arrays and objects, nested */
-#define ZO_ROW_NODES_MAX (8 * 1024 * 1024) /* values and keys of one row */
+#define ZO_ROW_NODES_MAX (4 * 1024 * 1024) /* values and keys of one row */
 #define ZO_ROW_KEYS_MAX  1000              /* keys of an object we look into */
 
 enum zo_row_type {

@@ -339,11 +339,12 @@ static enum zo_status scan_element(struct zo_row_source *source)
         if (scan.depth > ZO_ROW_DEPTH_MAX ||
             source->row_bytes == ZO_ROW_BYTES_MAX) {
             source->is_broken = true;
-            return ZO_FAIL(ZO_E_DATA, "%s:%lld: the row that begins here is %s",
+            return ZO_FAIL(ZO_E_DATA,
+                           "%s:%lld: the row that begins here is too %s: want "
+                           "at most %d levels and %d bytes",
                            source->path, (long long)line,
-                           scan.depth > ZO_ROW_DEPTH_MAX
-                               ? "nested deeper than 64 levels"
-                               : "longer than 64 MiB");
+                           scan.depth > ZO_ROW_DEPTH_MAX ? "deep" : "long",
+                           ZO_ROW_DEPTH_MAX, ZO_ROW_BYTES_MAX);
         }
         if (!scan.is_outside) {
             const char copy = (char)byte;

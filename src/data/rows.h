@@ -34,7 +34,9 @@
 
 ZO_C_BEGIN
 
-#define ZO_ROW_BYTES_MAX (64 * 1024 * 1024) /* one row of a data file */
+/* One row of a data file: far above any model's context, and what
+ * SentencePiece encodes within a gigabyte. */
+#define ZO_ROW_BYTES_MAX (16 * 1024 * 1024)
 
 struct zo_rows; /* opaque */
 

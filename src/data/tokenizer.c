@@ -161,8 +161,7 @@ enum zo_status zo_tokenizer_encode_rest(const struct zo_tokenizer *tokenizer,
     const size_t begin = ids->count;
 
     ZO_TRY(zo_tokenizer_encode(tokenizer, text, size_bytes, ids));
-    if (ids->count > begin && ids->items[begin] == tokenizer->blank &&
-        (size_bytes == 0 || text[0] != ' ')) {
+    if (ids->count > begin && ids->items[begin] == tokenizer->blank) {
         ids->count--;
         memmove(ids->items + begin, ids->items + begin + 1,
                 (ids->count - begin) * sizeof(ids->items[0]));

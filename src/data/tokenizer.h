@@ -125,11 +125,11 @@ enum zo_status zo_tokenizer_prefix(const struct zo_tokenizer *tokenizer,
  * Appends the prompt that asks for the answer to the last turn, as at
  * inference, [gMASK] sop included.
  *
- *   ZO_CHAT_ROUNDS    one text, "[Round i]\n\n问：Q\n\n答：A\n\n" a past round,
+ *   ZO_CHAT_ROUNDS  one text, "[Round i]\n\n问：Q\n\n答：A\n\n" a past round,
  *                   then "[Round n]\n\n问：Q\n\n答：".  A system turn may come
  *                   first; its text and "\n\n" precede the first round.  Then
  *                   user and assistant take turns, user first and last.
- *   ZO_CHAT_ROLES    per turn its role token, "\n" and the text, each encoded
+ *   ZO_CHAT_ROLES   per turn its role token, "\n" and the text, each encoded
  *                   alone; then <|assistant|>.  Roles in any order.
  *   ZO_CHAT_PLAIN   the texts, one after the other.
  *

@@ -1,9 +1,19 @@
 # Sources and tests of this folder.
 libzo_a_SOURCES += \
 	src/device/device.h \
-	src/device/device_cuda_stub.c \
 	src/device/device_host.c \
 	src/device/stream_cuda.h \
 	src/device/stream_host.h
 
 check_PROGRAMS += tests/test_device_host
+
+if HAVE_CUDA
+libzo_a_SOURCES += \
+	src/device/device_cuda.c \
+	src/device/driver_cuda.h
+else
+libzo_a_SOURCES += src/device/device_cuda_stub.c
+endif
+
+# Skips without a GPU, and with the stub.
+check_PROGRAMS += tests/test_device_cuda

@@ -14,7 +14,8 @@ const struct zo_model_ops zo_glm_ops = {
     .backward = zo_glm_backward,
 };
 
-/* ---- units ---------------------------------------------------------------- */
+/* ---- units ----------------------------------------------------------------
+ */
 
 /* Parameters come in the order of units, so a unit's lie together. */
 static void add_tensor(struct zo_glm *glm, size_t index)
@@ -26,8 +27,8 @@ static void add_tensor(struct zo_glm *glm, size_t index)
         .name = parameter->name,
         .dims = parameter->dims,
         .shape = {parameter->shape[0], parameter->shape[1]},
-        .decays = parameter->kind == ZO_PARAMETER_WEIGHT ||
-                  glm->options.decay_all,
+        .decays =
+            parameter->kind == ZO_PARAMETER_WEIGHT || glm->options.decay_all,
     };
     if (unit->tensor_count++ == 0) {
         unit->tensors = &glm->tensors[index];
@@ -54,8 +55,8 @@ static enum zo_status make_units(struct zo_glm *glm)
 
     ZO_TRY(zo_parameters_init(&glm->parameters, &glm->config));
     ZO_TRY(zo_alloc(units, sizeof(glm->units[0]), "the units", &glm->units));
-    ZO_TRY(zo_alloc(glm->parameters.count, sizeof(glm->tensors[0]),
-                    "the units", &glm->tensors));
+    ZO_TRY(zo_alloc(glm->parameters.count, sizeof(glm->tensors[0]), "the units",
+                    &glm->tensors));
     ZO_TRY(zo_alloc(units, sizeof(glm->unit_names[0]), "the units",
                     &glm->unit_names));
     glm->unit_count = (int)units;
@@ -90,7 +91,8 @@ const struct zo_unit_tensor *zo_glm_tensors(const struct zo_glm *glm)
     return glm->tensors;
 }
 
-/* ---- opening and closing -------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------
+ */
 
 enum zo_status zo_glm_open(const struct zo_glm_options *options,
                            struct zo_glm **glm_out)
@@ -102,9 +104,8 @@ enum zo_status zo_glm_open(const struct zo_glm_options *options,
     glm->options = *options;
     glm->config = *options->config;
     glm->head_total = glm->config.num_heads * glm->config.head_width;
-    glm->qkv_width =
-        glm->head_total +
-        2 * glm->config.num_kv_groups * glm->config.head_width;
+    glm->qkv_width = glm->head_total +
+                     2 * glm->config.num_kv_groups * glm->config.head_width;
     glm->pairs = glm->config.rotary_width / 2;
     glm->batch = zo_glm_batch_layout(options->tokens_max, options->rows_max,
                                      options->labels_max);
@@ -134,7 +135,8 @@ void zo_glm_close(struct zo_glm *glm)
     zo_free(glm);
 }
 
-/* ---- batches and the cache ------------------------------------------------ */
+/* ---- batches and the cache ------------------------------------------------
+ */
 
 struct zo_glm_batch zo_glm_batch_layout(int64_t tokens_max, int64_t rows_max,
                                         int64_t labels_max)
@@ -145,18 +147,22 @@ struct zo_glm_batch zo_glm_batch_layout(int64_t tokens_max, int64_t rows_max,
     const struct {
         uint64_t *offset, count;
     } arrays[] = {
-        {&batch.ids, tokens},          {&batch.positions, tokens},
-        {&batch.row_start, rows + 1},  {&batch.label_index, labels},
-        {&batch.label_id, labels},     {&batch.order, tokens},
+        {&batch.ids, tokens},
+        {&batch.positions, tokens},
+        {&batch.row_start, rows + 1},
+        {&batch.label_index, labels},
+        {&batch.label_id, labels},
+        {&batch.order, tokens},
         {&batch.segment_start, tokens + 1},
-        {&batch.segment_id, tokens},   {&batch.kv_start, rows},
+        {&batch.segment_id, tokens},
+        {&batch.kv_start, rows},
         {&batch.kv_length, rows},
     };
 
     for (size_t i = 0; i < ZO_COUNT(arrays); i++) {
         *arrays[i].offset = batch.bytes;
-        batch.bytes += zo_round_up(arrays[i].count * sizeof(int32_t),
-                                   ZO_ALIGN_BYTES);
+        batch.bytes +=
+            zo_round_up(arrays[i].count * sizeof(int32_t), ZO_ALIGN_BYTES);
     }
     return batch;
 }
@@ -170,49 +176,27 @@ uint64_t zo_glm_cache_bytes(const struct zo_model_config *config,
            zo_dtype_bytes(type);
 }
 
-/* ---- the rotary table ----------------------------------------------------- */
+/* ---- the rotary table -----------------------------------------------------
+ */
 
-static float rounded(float value, enum zo_dtype type)
-{
-    uint16_t bits;
-
-    switch (type) {
-    case ZO_F32:
-        return value;
-    case ZO_BF16:
-        bits = zo_f32_to_bf16(value);
-        return zo_bf16_to_f32(bits);
-    case ZO_F16:
-        bits = zo_f32_to_f16(value);
-        return zo_f16_to_f32(bits);
-    }
-    return value;
-}
-
-void zo_glm_rope_table(const struct zo_model_config *config,
-                       enum zo_dtype type, bool half_angles, int64_t positions,
-                       float *table_out)
+void zo_glm_rope_table(const struct zo_model_config *config, enum zo_dtype type,
+                       bool half_angles, int64_t positions, float *table_out)
 {
     const enum zo_dtype step = half_angles ? type : ZO_F32;
     const int64_t pairs = config->rotary_width / 2;
 
     for (int64_t i = 0; i < pairs; i++) {
-        const float exponent = rounded(
-            rounded((float)(2 * i), step) / (float)config->rotary_width, step);
-        const float power = rounded(
-            (float)pow(config->rope_base, (double)exponent), step);
-        const float theta = rounded(1.0f / power, step);
+        const float theta = zo_rotary_frequency(config, i, step);
 
         for (int64_t p = 0; p < positions; p++) {
-            const float position =
-                rounded(rounded((float)p, step) /
-                            (float)config->rope_position_divisor,
-                        step);
-            const double angle = (double)rounded(position * theta, step);
+            const float position = zo_round(
+                zo_round((float)p, step) / (float)config->rope_position_divisor,
+                step);
+            const double angle = (double)zo_round(position * theta, step);
             float *entry = table_out + 2 * (p * pairs + i);
 
-            entry[0] = rounded((float)cos(angle), step);
-            entry[1] = rounded((float)sin(angle), step);
+            entry[0] = zo_round((float)cos(angle), step);
+            entry[1] = zo_round((float)sin(angle), step);
         }
     }
 }
@@ -226,12 +210,11 @@ enum zo_status zo_glm_upload_tables(struct zo_glm *glm,
     float *table = NULL;
 
     ZO_TRY(zo_alloc(1, bytes, "the rotary table", &table));
-    zo_glm_rope_table(&glm->config, glm->options.type,
-                      glm->options.half_angles, glm->options.positions_max,
-                      table);
+    zo_glm_rope_table(&glm->config, glm->options.type, glm->options.half_angles,
+                      glm->options.positions_max, table);
     for (int d = 0; d < glm->options.device_count && status == ZO_OK; d++) {
-        status = zo_executor_upload(executor, glm->rope_table[d], 0, table,
-                                    bytes);
+        status =
+            zo_executor_upload(executor, glm->rope_table[d], 0, table, bytes);
     }
     zo_free(table);
     return status;

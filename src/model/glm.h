@@ -65,20 +65,19 @@ extern const struct zo_model_ops zo_glm_ops; /* their model is a zo_glm */
 
 /* Writes the rotary table to every device of the executor's program. */
 enum zo_status zo_glm_upload_tables(struct zo_glm *glm,
-                                    struct zo_executor *executor)
-    ZO_MUST_CHECK;
+                                    struct zo_executor *executor) ZO_MUST_CHECK;
 
 /*
  * The tables of one micro batch, int32 each, in one blob of `bytes`: byte
  * offsets of the arrays that src/data fills, and of the cache's rows.
  */
 struct zo_glm_batch {
-    uint64_t ids, positions;               /* (T) */
-    uint64_t row_start;                    /* (R + 1) */
-    uint64_t label_index, label_id;        /* (L) */
-    uint64_t order;                        /* (T) */
-    uint64_t segment_start, segment_id;    /* (T + 1), (T) */
-    uint64_t kv_start, kv_length;          /* (R), decoding */
+    uint64_t ids, positions;            /* (T) */
+    uint64_t row_start;                 /* (R + 1) */
+    uint64_t label_index, label_id;     /* (L) */
+    uint64_t order;                     /* (T) */
+    uint64_t segment_start, segment_id; /* (T + 1), (T) */
+    uint64_t kv_start, kv_length;       /* (R), decoding */
     uint64_t bytes;
 };
 struct zo_glm_batch zo_glm_batch_layout(int64_t tokens_max, int64_t rows_max,
@@ -93,9 +92,8 @@ uint64_t zo_glm_cache_bytes(const struct zo_model_config *config,
  * operations use them: angles in fp32, or with half_angles rounded to `type`
  * after each step, as the official ChatGLM2 code computes them (DESIGN 3).
  */
-void zo_glm_rope_table(const struct zo_model_config *config,
-                       enum zo_dtype type, bool half_angles, int64_t positions,
-                       float *table_out);
+void zo_glm_rope_table(const struct zo_model_config *config, enum zo_dtype type,
+                       bool half_angles, int64_t positions, float *table_out);
 
 ZO_C_END
 

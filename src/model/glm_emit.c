@@ -5,7 +5,8 @@
 #include "src/base/arith.h"
 #include "src/model/glm_internal.h"
 
-/* ---- helpers ---------------------------------------------------------------- */
+/* ---- helpers ----------------------------------------------------------------
+ */
 
 /* An emit with what its operations need at hand. */
 struct scope {
@@ -50,8 +51,8 @@ static struct zo_access whole(const struct scope *scope, zo_buffer_id id,
 static const struct zo_unit_tensor *tensor_of(const struct scope *scope,
                                               int tensor)
 {
-    const bool is_layer = scope->emit->unit > 0 &&
-                          scope->emit->unit + 1 < scope->glm->unit_count;
+    const bool is_layer =
+        scope->emit->unit > 0 && scope->emit->unit + 1 < scope->glm->unit_count;
     const bool moves = is_layer && tensor > ZO_GLM_QKV_BIAS &&
                        !scope->glm->config.has_qkv_bias;
 
@@ -73,10 +74,10 @@ static struct zo_access sum(const struct scope *scope, int tensor, bool first)
 {
     const struct zo_unit_tensor *t = tensor_of(scope, tensor);
 
-    return (struct zo_access){
-        scope->emit->grad_sum, first ? ZO_WRITE : ZO_READ_WRITE,
-        (uint64_t)t->offset_elems * sizeof(float),
-        (uint64_t)t->elems * sizeof(float)};
+    return (struct zo_access){scope->emit->grad_sum,
+                              first ? ZO_WRITE : ZO_READ_WRITE,
+                              (uint64_t)t->offset_elems * sizeof(float),
+                              (uint64_t)t->elems * sizeof(float)};
 }
 
 static struct zo_access workspace(const struct scope *scope)
@@ -121,10 +122,10 @@ static enum zo_status emit_op(const struct scope *scope, const char *name,
     return zo_emit_op(scope->emit, &op, accesses, count);
 }
 
-#define EMIT(scope, name, run, args, ...)                               \
-    emit_op((scope), (name), (run), (args),                             \
-            (const struct zo_access[]){__VA_ARGS__},                    \
-            sizeof((const struct zo_access[]){__VA_ARGS__}) /           \
+#define EMIT(scope, name, run, args, ...)                     \
+    emit_op((scope), (name), (run), (args),                   \
+            (const struct zo_access[]){__VA_ARGS__},          \
+            sizeof((const struct zo_access[]){__VA_ARGS__}) / \
                 sizeof(struct zo_access))
 
 /* One product; flops are those of the longest micro batch. */
@@ -226,19 +227,18 @@ static enum zo_status emit_linear_weight(const struct scope *scope,
     const bool first = scope->emit->is_first;
     const struct zo_access target = sum(scope, tensor, first);
 
-    return emit_product(
-        scope, &(struct product){
-                   .name = name,
-                   .m = t->shape[0],
-                   .n = t->shape[1],
-                   .k = ZO_GLM_TOKENS,
-                   .flags = ZO_GLM_TRANSPOSE_A | ZO_GLM_F32 |
-                            (first ? 0 : ZO_GLM_ADDEND),
-                   .c = target,
-                   .a = whole(scope, d_out, ZO_READ),
-                   .b = whole(scope, in, ZO_READ),
-                   .addend = target,
-               });
+    return emit_product(scope, &(struct product){
+                                   .name = name,
+                                   .m = t->shape[0],
+                                   .n = t->shape[1],
+                                   .k = ZO_GLM_TOKENS,
+                                   .flags = ZO_GLM_TRANSPOSE_A | ZO_GLM_F32 |
+                                            (first ? 0 : ZO_GLM_ADDEND),
+                                   .c = target,
+                                   .a = whole(scope, d_out, ZO_READ),
+                                   .b = whole(scope, in, ZO_READ),
+                                   .addend = target,
+                               });
 }
 
 static enum zo_status emit_norm(const struct scope *scope, zo_buffer_id out,
@@ -251,7 +251,8 @@ static enum zo_status emit_norm(const struct scope *scope, zo_buffer_id out,
                 weight(scope, tensor));
 }
 
-/* ---- preparation -------------------------------------------------------------- */
+/* ---- preparation
+ * -------------------------------------------------------------- */
 
 static uint64_t workspace_bytes(const struct zo_glm *glm)
 {
@@ -296,7 +297,8 @@ enum zo_status zo_glm_prepare(void *model, struct zo_program *program,
     return zo_program_buffer(program, &buffer, &glm->workspace[device]);
 }
 
-/* ---- forward --------------------------------------------------------------------- */
+/* ---- forward
+ * --------------------------------------------------------------------- */
 
 static enum zo_status forward_embedding(const struct scope *scope)
 {
@@ -335,8 +337,8 @@ static enum zo_status forward_attention(const struct scope *scope,
     }
     ZO_TRY(EMIT(scope, "qkv product", zo_glm_run_cache_qkv, NULL,
                 whole(scope, emit->cache, ZO_READ_WRITE),
-                whole(scope, saved->norm1, ZO_READ),
-                weight(scope, ZO_GLM_QKV), workspace(scope)));
+                whole(scope, saved->norm1, ZO_READ), weight(scope, ZO_GLM_QKV),
+                workspace(scope)));
     ZO_TRY(emit_rope(scope, "rope", zo_glm_run_cache_rope, emit->cache));
     return EMIT(scope, "attention", zo_glm_run_cache_attention, NULL,
                 whole(scope, saved->attention, ZO_WRITE),
@@ -356,8 +358,8 @@ static enum zo_status forward_inside(const struct scope *scope,
     ZO_TRY(floats(scope, "norm 1 statistics", t, &saved->rstd1));
     ZO_TRY(typed(scope, "attention", t, scope->glm->head_total,
                  &saved->attention));
-    ZO_TRY(floats(scope, "attention statistics", t * c->num_heads,
-                  &saved->lse));
+    ZO_TRY(
+        floats(scope, "attention statistics", t * c->num_heads, &saved->lse));
     ZO_TRY(typed(scope, "middle", t, c->hidden_size, &saved->middle));
     ZO_TRY(typed(scope, "norm 2", t, c->hidden_size, &saved->norm2));
     ZO_TRY(floats(scope, "norm 2 statistics", t, &saved->rstd2));
@@ -371,8 +373,8 @@ static enum zo_status forward_inside(const struct scope *scope,
                                 saved->attention, ZO_GLM_DENSE, emit->input));
     ZO_TRY(emit_norm(scope, saved->norm2, saved->rstd2, saved->middle,
                      ZO_GLM_NORM2, ZO_GLM_TOKENS));
-    ZO_TRY(emit_linear(scope, "up product", saved->up, saved->norm2,
-                       ZO_GLM_UP));
+    ZO_TRY(
+        emit_linear(scope, "up product", saved->up, saved->norm2, ZO_GLM_UP));
     return EMIT(scope, "swiglu", zo_glm_run_swiglu, NULL,
                 whole(scope, saved->act, ZO_WRITE),
                 whole(scope, saved->up, ZO_READ));
@@ -387,7 +389,8 @@ static enum zo_status forward_layer(const struct scope *scope)
                                 saved->act, ZO_GLM_DOWN, saved->middle);
 }
 
-/* ---- the head -------------------------------------------------------------------- */
+/* ---- the head
+ * -------------------------------------------------------------------- */
 
 /* What the head works on: rows with a label. */
 struct head {
@@ -400,8 +403,7 @@ static struct zo_access slice(const struct scope *scope, zo_buffer_id id,
                               uint64_t row_bytes)
 {
     const int64_t begin = chunk * ZO_GLM_LOGIT_ROWS;
-    const int64_t end =
-        zo_min_i64(begin + ZO_GLM_LOGIT_ROWS, scope->labels);
+    const int64_t end = zo_min_i64(begin + ZO_GLM_LOGIT_ROWS, scope->labels);
 
     (void)scope;
     return (struct zo_access){id, mode, (uint64_t)begin * row_bytes,
@@ -414,8 +416,7 @@ static enum zo_status open_head(const struct scope *scope, struct head *head)
 
     ZO_TRY(typed(scope, "label rows", scope->labels, cols, &head->rows));
     ZO_TRY(typed(scope, "final norm", scope->labels, cols, &head->norm));
-    ZO_TRY(floats(scope, "final norm statistics", scope->labels,
-                  &head->rstd));
+    ZO_TRY(floats(scope, "final norm statistics", scope->labels, &head->rstd));
     ZO_TRY(EMIT(scope, "label gather", zo_glm_run_gather, NULL,
                 whole(scope, head->rows, ZO_WRITE),
                 whole(scope, scope->emit->input, ZO_READ), batch(scope)));
@@ -456,17 +457,16 @@ static enum zo_status backward_chunk(const struct scope *scope,
     const int64_t flags = chunk << ZO_GLM_CHUNK_SHIFT;
 
     ZO_TRY(emit_product(
-        scope,
-        &(struct product){
-            .name = "logits input gradient",
-            .m = ZO_GLM_LABELS,
-            .n = c->hidden_size,
-            .k = c->vocab_size,
-            .flags = flags,
-            .c = slice(scope, head->d_norm, ZO_WRITE, chunk, row_bytes),
-            .a = whole(scope, d_logits, ZO_READ),
-            .b = weight(scope, ZO_GLM_OUTPUT),
-        }));
+        scope, &(struct product){
+                   .name = "logits input gradient",
+                   .m = ZO_GLM_LABELS,
+                   .n = c->hidden_size,
+                   .k = c->vocab_size,
+                   .flags = flags,
+                   .c = slice(scope, head->d_norm, ZO_WRITE, chunk, row_bytes),
+                   .a = whole(scope, d_logits, ZO_READ),
+                   .b = weight(scope, ZO_GLM_OUTPUT),
+               }));
     return emit_product(
         scope, &(struct product){
                    .name = "logits weight gradient",
@@ -494,8 +494,7 @@ static enum zo_status emit_loss(const struct scope *scope,
     const int64_t args[4] = {chunk, emit->trains};
     zo_buffer_id logits, d_logits;
 
-    loss.offset +=
-        (uint64_t)(emit->micro * scope->labels) * sizeof(float);
+    loss.offset += (uint64_t)(emit->micro * scope->labels) * sizeof(float);
     ZO_TRY(zo_emit_buffer(emit, ZO_PURPOSE_LOGITS, "logits",
                           cells * sizeof(float), &logits));
     ZO_TRY(emit_logits(scope, head, chunk, whole(scope, logits, ZO_WRITE)));
@@ -541,10 +540,10 @@ enum zo_status zo_glm_turn(void *model, const struct zo_emit *emit)
     struct head head = {0};
 
     ZO_TRY(open_head(&scope, &head));
-    ZO_TRY(typed(&scope, "final norm gradient", scope.labels, cols,
-                 &head.d_norm));
-    ZO_TRY(typed(&scope, "label row gradient", scope.labels, cols,
-                 &head.d_rows));
+    ZO_TRY(
+        typed(&scope, "final norm gradient", scope.labels, cols, &head.d_norm));
+    ZO_TRY(
+        typed(&scope, "label row gradient", scope.labels, cols, &head.d_rows));
     for (int64_t chunk = 0; chunk < chunk_count(&scope); chunk++) {
         ZO_TRY(emit_loss(&scope, &head, chunk));
     }
@@ -572,7 +571,8 @@ enum zo_status zo_glm_forward(void *model, const struct zo_emit *emit)
                                                    : forward_layer(&scope);
 }
 
-/* ---- backward ---------------------------------------------------------------------- */
+/* ---- backward
+ * ---------------------------------------------------------------------- */
 
 static enum zo_status backward_embedding(const struct scope *scope)
 {
@@ -647,15 +647,15 @@ static enum zo_status backward_mlp(const struct scope *scope,
                  &d_act));
     ZO_TRY(typed(scope, "norm 2 gradient", scope->tokens, c->hidden_size,
                  &d_norm2));
-    ZO_TRY(emit_linear_weight(scope, "down weight gradient", ZO_GLM_DOWN,
-                              d_out, saved->act));
+    ZO_TRY(emit_linear_weight(scope, "down weight gradient", ZO_GLM_DOWN, d_out,
+                              saved->act));
     ZO_TRY(emit_linear_input(scope, "down input gradient", d_act, d_out,
                              ZO_GLM_DOWN));
     ZO_TRY(EMIT(scope, "swiglu backward", zo_glm_run_swiglu_backward, NULL,
                 whole(scope, saved->up, ZO_READ_WRITE),
                 whole(scope, d_act, ZO_READ)));
-    ZO_TRY(emit_linear_weight(scope, "up weight gradient", ZO_GLM_UP,
-                              saved->up, saved->norm2));
+    ZO_TRY(emit_linear_weight(scope, "up weight gradient", ZO_GLM_UP, saved->up,
+                              saved->norm2));
     ZO_TRY(emit_linear_input(scope, "up input gradient", d_norm2, saved->up,
                              ZO_GLM_UP));
     return emit_norm_backward(scope, d_middle, ZO_GLM_NORM2, d_norm2,
@@ -697,13 +697,12 @@ static enum zo_status backward_attention(const struct scope *scope,
                               ZO_GLM_DENSE, d_middle, saved->attention));
     ZO_TRY(emit_linear_input(scope, "attention output input gradient",
                              d_attention, d_middle, ZO_GLM_DENSE));
-    ZO_TRY(EMIT(scope, "attention backward", zo_glm_run_attention_backward,
-                NULL, whole(scope, d_qkv, ZO_WRITE),
-                whole(scope, d_attention, ZO_READ),
-                whole(scope, saved->attention, ZO_READ),
-                whole(scope, saved->qkv, ZO_READ),
-                whole(scope, saved->lse, ZO_READ), batch(scope),
-                workspace(scope)));
+    ZO_TRY(EMIT(
+        scope, "attention backward", zo_glm_run_attention_backward, NULL,
+        whole(scope, d_qkv, ZO_WRITE), whole(scope, d_attention, ZO_READ),
+        whole(scope, saved->attention, ZO_READ),
+        whole(scope, saved->qkv, ZO_READ), whole(scope, saved->lse, ZO_READ),
+        batch(scope), workspace(scope)));
     ZO_TRY(emit_rope_backward(scope, d_qkv));
     ZO_TRY(emit_linear_weight(scope, "qkv weight gradient", ZO_GLM_QKV, d_qkv,
                               saved->norm1));

@@ -43,9 +43,9 @@ struct zo_glm {
     struct zo_parameters parameters;
     struct zo_unit *units; /* owned */
     int unit_count;
-    struct zo_unit_tensor *tensors;    /* owned; as parameters */
+    struct zo_unit_tensor *tensors;      /* owned; as parameters */
     char (*unit_names)[ZO_GLM_NAME_MAX]; /* owned */
-    struct zo_glm_saved *saved; /* (units, micros, devices); owned */
+    struct zo_glm_saved *saved;          /* (units, micros, devices); owned */
     zo_buffer_id rope_table[ZO_DEVICES_MAX];
     zo_buffer_id workspace[ZO_DEVICES_MAX]; /* of every kernel */
 };
@@ -53,8 +53,8 @@ struct zo_glm {
 /* The run functions: glm_ops.c.  at[0] is the record; args as noted. */
 
 /* M, N, K in args[0..2]: a number, or one of these; flags in args[3]. */
-#define ZO_GLM_TOKENS (-1)
-#define ZO_GLM_LABELS (-2) /* of the chunk in the flags */
+#define ZO_GLM_TOKENS      (-1)
+#define ZO_GLM_LABELS      (-2) /* of the chunk in the flags */
 #define ZO_GLM_TRANSPOSE_A 1
 #define ZO_GLM_TRANSPOSE_B 2
 #define ZO_GLM_ADDEND      4 /* at[5] */

@@ -73,8 +73,7 @@ enum zo_status zo_glm_run_embedding(const struct zo_op_call *call)
         .type = glm->options.type,
     };
 
-    return kernels_of(call)->embedding(state_of(call), call->streams[0],
-                                       &args);
+    return kernels_of(call)->embedding(state_of(call), call->streams[0], &args);
 }
 
 /* at: record, d_table, d_out, batch. */
@@ -102,8 +101,7 @@ static int64_t norm_rows(const struct zo_op_call *call)
 {
     const struct zo_micro_counts *counts = zo_call_counts(call);
 
-    return call->op->args[0] == ZO_GLM_LABELS ? counts->labels
-                                              : counts->tokens;
+    return call->op->args[0] == ZO_GLM_LABELS ? counts->labels : counts->tokens;
 }
 
 /* at: record, out, rstd, in, weight. */
@@ -245,8 +243,7 @@ enum zo_status zo_glm_run_attention(const struct zo_op_call *call)
     const struct zo_attention_args args = attention_args(
         call, call->at[1], call->at[2], call->at[3], call->at[4]);
 
-    return kernels_of(call)->attention(state_of(call), call->streams[0],
-                                       &args);
+    return kernels_of(call)->attention(state_of(call), call->streams[0], &args);
 }
 
 /* at: record, d_qkv, d_out, out, qkv, lse, batch, workspace. */
@@ -381,7 +378,8 @@ enum zo_status zo_glm_run_clear(const struct zo_op_call *call)
                                            (size_t)call->op->args[0]);
 }
 
-/* ---- decoding --------------------------------------------------------------- */
+/* ---- decoding ---------------------------------------------------------------
+ */
 
 /* Where the tokens of this call go in the cache. */
 static char *cache_rows(const struct zo_op_call *call, void *cache)
@@ -418,8 +416,8 @@ enum zo_status zo_glm_run_cache_rope(const struct zo_op_call *call)
 {
     const struct zo_glm *glm = call->op->context;
     const struct zo_rope_args args =
-        rope_args(call, cache_rows(call, call->at[1]), call->at[2],
-                  call->at[3], glm->config.has_qkv_bias ? call->at[4] : NULL);
+        rope_args(call, cache_rows(call, call->at[1]), call->at[2], call->at[3],
+                  glm->config.has_qkv_bias ? call->at[4] : NULL);
 
     return kernels_of(call)->rope(state_of(call), call->streams[0], &args);
 }
@@ -435,6 +433,5 @@ enum zo_status zo_glm_run_cache_attention(const struct zo_op_call *call)
     args.q = cache_rows(call, call->at[3]);
     args.kv_start = (const int32_t *)(batch + glm->batch.kv_start);
     args.kv_length = (const int32_t *)(batch + glm->batch.kv_length);
-    return kernels_of(call)->attention(state_of(call), call->streams[0],
-                                       &args);
+    return kernels_of(call)->attention(state_of(call), call->streams[0], &args);
 }

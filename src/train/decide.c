@@ -60,8 +60,7 @@ static double sum_losses(const struct zo_measured *measured)
         for (int d = 0; d < devices; d++) {
             const struct zo_micro_counts *counts =
                 &measured->record->counts[m * devices + d];
-            const float *losses =
-                zo_measured_losses(measured, m, d);
+            const float *losses = zo_measured_losses(measured, m, d);
             double sum = 0.0;
 
             for (int32_t l = 0; l < counts->labels; l++) {
@@ -162,13 +161,12 @@ enum zo_status zo_decide(void *context, const struct zo_measured *measured,
     if (!result.overflowed) {
         decider->optimizer_steps++;
         result.clip = clip_coefficient(config, result.grad_norm);
-        control->update =
-            zo_update_scalars(config, decider->optimizer_steps,
-                              result.clip / result.loss_scale);
+        control->update = zo_update_scalars(config, decider->optimizer_steps,
+                                            result.clip / result.loss_scale);
     }
-    result.learning_rate = zo_lr_at(
-        &config->schedule,
-        decider->optimizer_steps + (result.overflowed ? 1 : 0));
+    result.learning_rate =
+        zo_lr_at(&config->schedule,
+                 decider->optimizer_steps + (result.overflowed ? 1 : 0));
     result.skipped_steps = decider->scaler.state.skipped_steps;
     control->skips = result.overflowed;
     control->loss_scale = decider->scaler.state.scale;

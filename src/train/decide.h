@@ -21,9 +21,9 @@ struct zo_decider {
 };
 
 /* As zo_loss_scaler_init(). */
-enum zo_status zo_decider_init(struct zo_decider *decider,
-                               const struct zo_run_config *config)
-    ZO_MUST_CHECK;
+enum zo_status
+zo_decider_init(struct zo_decider *decider,
+                const struct zo_run_config *config) ZO_MUST_CHECK;
 
 /* Updates wait for decide(): clipping, a loss scale or a check asks for it. */
 bool zo_run_decides(const struct zo_run_config *config);

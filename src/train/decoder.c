@@ -62,8 +62,8 @@ static enum zo_status open_all(struct zo_decoder *decoder)
     decoder->machine = options->devices->machine;
     decoder->machine.device_count = 1;
     decoder->machine.comm = NULL;
-    decoder->layout = zo_glm_batch_layout(options->prompt_tokens_max, 1,
-                                          options->labels_max);
+    decoder->layout =
+        zo_glm_batch_layout(options->prompt_tokens_max, 1, options->labels_max);
     ZO_TRY(zo_glm_open(&glm, &decoder->glm));
     ZO_TRY(open_build(decoder));
     ZO_TRY(zo_executor_open(&decoder->build.program, &decoder->machine,
@@ -184,9 +184,8 @@ static enum zo_status check_ids(const struct zo_decoder *decoder,
     return ZO_OK;
 }
 
-enum zo_status zo_decoder_prompt(struct zo_decoder *decoder,
-                                 const int32_t *ids, int64_t count,
-                                 const int32_t *positions,
+enum zo_status zo_decoder_prompt(struct zo_decoder *decoder, const int32_t *ids,
+                                 int64_t count, const int32_t *positions,
                                  int64_t position_count,
                                  const float **logits_out)
 {

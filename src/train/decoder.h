@@ -42,9 +42,8 @@ enum zo_status zo_decoder_load(struct zo_decoder *decoder,
  *   ZO_E_ARG   more tokens or positions than the options say, or an id
  *              outside the vocabulary
  */
-enum zo_status zo_decoder_prompt(struct zo_decoder *decoder,
-                                 const int32_t *ids, int64_t count,
-                                 const int32_t *positions,
+enum zo_status zo_decoder_prompt(struct zo_decoder *decoder, const int32_t *ids,
+                                 int64_t count, const int32_t *positions,
                                  int64_t position_count,
                                  const float **logits_out) ZO_MUST_CHECK;
 

@@ -8,8 +8,8 @@ struct backend {
     const struct zo_comm_ops *comm_ops;
 };
 
-static const struct backend host_backend = {
-    &zo_device_host, &zo_kernels_host, &zo_comm_host};
+static const struct backend host_backend = {&zo_device_host, &zo_kernels_host,
+                                            &zo_comm_host};
 static const struct backend cuda_backend = {&zo_device_cuda, &zo_kernels_cuda,
                                             NULL};
 
@@ -39,7 +39,7 @@ enum zo_status zo_devices_count(const struct zo_devices_options *options,
     int there = 0, count;
 
     ZO_TRY(choose(options, &backend, &there));
-    count = options->count > 0          ? options->count
+    count = options->count > 0         ? options->count
             : backend == &host_backend ? 1
                                        : there;
     if (count > there) {
@@ -109,11 +109,9 @@ enum zo_status zo_devices_open(const struct zo_devices_options *options,
 
     ZO_TRY(choose(options, &backend, &there));
     ZO_TRY(zo_devices_count(options, &count));
-    devices.threads =
-        options->threads > 0 ? options->threads : zo_cpu_count();
+    devices.threads = options->threads > 0 ? options->threads : zo_cpu_count();
     ZO_TRY(zo_pool_open(devices.threads - 1, &devices.pool));
-    ZO_TRY_GOTO(close_devices,
-                open_machine(&devices, backend, options, count));
+    ZO_TRY_GOTO(close_devices, open_machine(&devices, backend, options, count));
     *devices_out = devices;
     return ZO_OK;
 

@@ -22,7 +22,7 @@ struct zo_devices_options {
 };
 
 struct zo_devices {
-    struct zo_pool *pool; /* owned */
+    struct zo_pool *pool;      /* owned */
     struct zo_machine machine; /* devices, kernels and comm: owned */
     int threads;
 };

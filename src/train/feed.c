@@ -40,9 +40,9 @@ static void weigh_micro_batches(struct zo_step_record *record, int count)
     for (int i = 0; i < count; i++) {
         struct zo_micro_counts *counts = &record->counts[i];
 
-        counts->loss_weight =
-            counts->labels > 0 ? 1.0 / ((double)counts->labels * labelled)
-                               : 0.0;
+        counts->loss_weight = counts->labels > 0
+                                  ? 1.0 / ((double)counts->labels * labelled)
+                                  : 0.0;
     }
 }
 
@@ -55,8 +55,7 @@ enum zo_status zo_feed_step(const struct zo_feed *feed,
     const int devices = build->options.device_count;
     struct zo_step_record *record =
         zo_executor_address(feed->executor, build->record, slot);
-    char *blobs =
-        zo_executor_address(feed->executor, build->batch_host, slot);
+    char *blobs = zo_executor_address(feed->executor, build->batch_host, slot);
 
     ZO_TRY(zo_batches_step(batches, step_index, step_out));
     for (int i = 0; i < micros * devices; i++) {

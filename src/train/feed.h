@@ -16,8 +16,8 @@ ZO_C_BEGIN
 
 /* Where a micro batch of `batches` goes. */
 struct zo_feed {
-    struct zo_executor *executor;  /* borrowed */
-    const struct zo_build *build;  /* borrowed */
+    struct zo_executor *executor; /* borrowed */
+    const struct zo_build *build; /* borrowed */
     struct zo_glm_batch layout;
     enum zo_loss_reduction reduction;
 };

@@ -41,7 +41,8 @@ struct zo_trainer {
     uint64_t gpu_bytes[ZO_DEVICES_MAX];
 };
 
-/* ---- building --------------------------------------------------------------- */
+/* ---- building ---------------------------------------------------------------
+ */
 
 static int micros_of(const struct zo_trainer_options *options)
 {
@@ -194,9 +195,9 @@ enum zo_status zo_trainer_open(const struct zo_trainer_options *options,
     ZO_TRY(zo_alloc(1, sizeof(*trainer), "the trainer", &trainer));
     trainer->options = *options;
     trainer->best_loss = INFINITY;
-    trainer->feed.layout = zo_glm_batch_layout(
-        options->bounds.tokens, options->bounds.rows,
-        zo_max_i64(options->bounds.labels, 1));
+    trainer->feed.layout =
+        zo_glm_batch_layout(options->bounds.tokens, options->bounds.rows,
+                            zo_max_i64(options->bounds.labels, 1));
     trainer->feed.build = &trainer->build;
     trainer->feed.reduction = options->config->loss_reduction;
     ZO_TRY_GOTO(close_trainer,
@@ -237,6 +238,11 @@ struct zo_glm *zo_trainer_glm(const struct zo_trainer *trainer)
     return trainer->glm;
 }
 
+struct zo_executor *zo_trainer_executor(const struct zo_trainer *trainer)
+{
+    return trainer->executor;
+}
+
 enum zo_status zo_trainer_start(struct zo_trainer *trainer)
 {
     const struct zo_trainer_options *options = &trainer->options;
@@ -245,6 +251,7 @@ enum zo_status zo_trainer_start(struct zo_trainer *trainer)
         .cpu_workers = 1,
         .is_serial = options->is_serial,
         .poisons = options->poisons,
+        .times_ops = options->times_ops,
         .fail_at_op = options->fail_at_op,
     };
     struct zo_control *control;
@@ -296,13 +303,14 @@ enum zo_status zo_trainer_gradient(const struct zo_trainer *trainer,
     return status;
 }
 
-/* ---- steps ------------------------------------------------------------------ */
+/* ---- steps ------------------------------------------------------------------
+ */
 
 /* The fields of a record that do not come from the rows. */
 static void fill_record(struct zo_trainer *trainer, int slot, int64_t step)
 {
-    struct zo_step_record *record = zo_executor_address(
-        trainer->executor, trainer->build.record, slot);
+    struct zo_step_record *record =
+        zo_executor_address(trainer->executor, trainer->build.record, slot);
 
     record->step = step;
     record->has_update = trainer->has_update;
@@ -375,14 +383,12 @@ static void fill_traffic(struct zo_trainer *trainer,
     metrics->gpu_bytes_peak = trainer->gpu_bytes; /* nothing grows */
     metrics->host_bytes = resident_bytes();
     metrics->host_bytes_peak = resident_bytes_peak();
-    metrics->pinned_bytes = machine->device_ops->mem_allocated(
-        machine->devices[0], ZO_MEM_PINNED);
-    metrics->h2d_bytes =
-        now.bytes[ZO_ENGINE_H2D] - before.bytes[ZO_ENGINE_H2D];
-    metrics->d2h_bytes =
-        now.bytes[ZO_ENGINE_D2H] - before.bytes[ZO_ENGINE_D2H];
-    metrics->cpu_seconds = busy_seconds(before.busy_ns[ZO_ENGINE_CPU],
-                                        now.busy_ns[ZO_ENGINE_CPU]);
+    metrics->pinned_bytes =
+        machine->device_ops->mem_allocated(machine->devices[0], ZO_MEM_PINNED);
+    metrics->h2d_bytes = now.bytes[ZO_ENGINE_H2D] - before.bytes[ZO_ENGINE_H2D];
+    metrics->d2h_bytes = now.bytes[ZO_ENGINE_D2H] - before.bytes[ZO_ENGINE_D2H];
+    metrics->cpu_seconds =
+        busy_seconds(before.busy_ns[ZO_ENGINE_CPU], now.busy_ns[ZO_ENGINE_CPU]);
     /* Streams are not timed: null, not a made-up number. */
     metrics->compute_seconds = NAN;
     metrics->h2d_seconds = metrics->d2h_seconds = NAN;
@@ -441,8 +447,7 @@ static enum zo_status run_tail(struct zo_trainer *trainer)
     }
     ZO_TRY(zo_executor_acquire(trainer->executor, &slot));
     fill_record(trainer, slot, trainer->last.step);
-    ZO_TRY(zo_executor_start(trainer->executor, build->tail_schedule,
-                             &ticket));
+    ZO_TRY(zo_executor_start(trainer->executor, build->tail_schedule, &ticket));
     return zo_executor_wait(trainer->executor, ticket);
 }
 
@@ -470,7 +475,8 @@ static enum zo_status check_last_update(struct zo_trainer *trainer)
     return ZO_OK;
 }
 
-/* ---- evaluation ------------------------------------------------------------- */
+/* ---- evaluation -------------------------------------------------------------
+ */
 
 /* Sum of the losses of one evaluation list, and its labels. */
 static double sum_losses(const struct zo_trainer *trainer, int slot)
@@ -533,9 +539,8 @@ static enum zo_status evaluate_now(struct zo_trainer *trainer, int64_t step,
 
     ZO_TRY(zo_trainer_evaluate(trainer, &metrics));
     metrics.step = step;
-    metrics.epoch =
-        (double)step /
-        (double)zo_batches_steps_per_epoch(trainer->options.batches);
+    metrics.epoch = (double)step / (double)zo_batches_steps_per_epoch(
+                                       trainer->options.batches);
     metrics.is_best = metrics.loss < trainer->best_loss;
     if (metrics.is_best) {
         trainer->best_loss = metrics.loss;
@@ -547,7 +552,8 @@ static enum zo_status evaluate_now(struct zo_trainer *trainer, int64_t step,
     return ZO_OK;
 }
 
-/* ---- the run ---------------------------------------------------------------- */
+/* ---- the run ----------------------------------------------------------------
+ */
 
 /*
  * One step is always ahead: while the devices work on it, the results of the

@@ -9,7 +9,7 @@
 #define ZO_SRC_TRAIN_TRAINER_H
 
 #include "config/run_config.h"
-#include "offload/plan.h"
+#include "offload/planner.h"
 #include "src/data/batches.h"
 #include "src/train/decide.h"
 #include "src/train/devices.h"
@@ -21,7 +21,7 @@ ZO_C_BEGIN
 struct zo_trainer; /* opaque */
 
 struct zo_trainer_options {
-    const struct zo_run_config *config; /* borrowed; finished */
+    const struct zo_run_config *config;  /* borrowed; finished */
     const struct zo_model_config *model; /* borrowed */
     const struct zo_devices *devices;    /* borrowed */
     struct zo_batches *batches;          /* borrowed; NULL: plan alone */
@@ -34,7 +34,7 @@ struct zo_trainer_options {
     uint64_t gpu_memory_bytes;  /* budget a device; 0: none to keep to */
     uint64_t host_memory_bytes; /* likewise */
     /* For tests. */
-    bool is_serial, poisons;
+    bool is_serial, poisons, times_ops;
     uint64_t fail_at_op;
 };
 
@@ -52,6 +52,8 @@ void zo_trainer_close(struct zo_trainer *trainer); /* NULL is allowed */
 
 const struct zo_build *zo_trainer_build(const struct zo_trainer *trainer);
 struct zo_glm *zo_trainer_glm(const struct zo_trainer *trainer);
+/* NULL before start. */
+struct zo_executor *zo_trainer_executor(const struct zo_trainer *trainer);
 
 /* Bytes beside the arena that a device's libraries hold. */
 uint64_t zo_trainer_own_bytes(const struct zo_trainer *trainer, int device);
@@ -75,8 +77,9 @@ struct zo_trainer_watch {
 
 /*
  * Runs first_step to last_step, evaluating (given eval_batches) every
- * eval_every steps and after the last; stops early, in good order, when asked to.  Behind it every
- * update has run.  *steps_out is the last step that was done.
+ * eval_every steps and after the last; stops early, in good order, when asked
+ * to.  Behind it every update has run.  *steps_out is the last step that was
+ * done.
  *
  *   ZO_E_NUMERIC   as zo_decide()
  *   ZO_E_DATA      a step has no label
@@ -87,17 +90,17 @@ enum zo_status zo_trainer_run(struct zo_trainer *trainer,
                               int64_t *steps_out) ZO_MUST_CHECK;
 
 /* Loss over all of eval_batches.  step and is_best are left to the caller. */
-enum zo_status zo_trainer_evaluate(struct zo_trainer *trainer,
-                                   struct zo_eval_metrics *metrics_out)
-    ZO_MUST_CHECK;
+enum zo_status
+zo_trainer_evaluate(struct zo_trainer *trainer,
+                    struct zo_eval_metrics *metrics_out) ZO_MUST_CHECK;
 
 /*
  * For tests: the gradient of a parameter in the last step, fp32, from the
  * first device.
  */
 enum zo_status zo_trainer_gradient(const struct zo_trainer *trainer,
-                                   size_t parameter, float *target)
-    ZO_MUST_CHECK;
+                                   size_t parameter,
+                                   float *target) ZO_MUST_CHECK;
 
 ZO_C_END
 

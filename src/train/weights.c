@@ -15,8 +15,8 @@ struct piece {
     int16_t remainder[PIECE_ELEMS];
 };
 
-static struct zo_weight_home home_of(const struct zo_weights *weights,
-                                     int unit, int device)
+static struct zo_weight_home home_of(const struct zo_weights *weights, int unit,
+                                     int device)
 {
     if (weights->train != NULL) {
         const struct zo_unit_buffers *buffers =
@@ -25,11 +25,12 @@ static struct zo_weight_home home_of(const struct zo_weights *weights,
         return (struct zo_weight_home){buffers->weights, buffers->remainder,
                                        buffers->master};
     }
-    return (struct zo_weight_home){weights->decode->weights[unit],
-                                   ZO_NO_BUFFER, ZO_NO_BUFFER};
+    return (struct zo_weight_home){weights->decode->weights[unit], ZO_NO_BUFFER,
+                                   ZO_NO_BUFFER};
 }
 
-/* ---- loading -------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------
+ */
 
 /* Splits the masters of a piece into what the type stores. */
 static void split(const struct zo_weights *weights, struct piece *piece,
@@ -98,8 +99,7 @@ static enum zo_status load_tensor(const struct zo_weights *weights,
                                  piece->master[i] - piece->master[i] == 0.0f;
         }
         for (int d = 0; d < weights->device_count; d++) {
-            const struct zo_weight_home home =
-                home_of(weights, named->unit, d);
+            const struct zo_weight_home home = home_of(weights, named->unit, d);
 
             split(weights, piece, count, home.remainder != ZO_NO_BUFFER);
             ZO_TRY(upload(weights, &home, piece, tensor->offset_elems + at,
@@ -152,7 +152,79 @@ enum zo_status zo_weights_load(const struct zo_weights *weights,
     return status;
 }
 
-/* ---- writing -------------------------------------------------------------- */
+/* ---- random weights -------------------------------------------------------
+ */
+
+#define FILL_ELEMS 8192 /* of a piece that a thread makes at a time */
+
+struct filling {
+    const struct zo_parameter *parameter;
+    const struct zo_model_config *config;
+    uint64_t seed;
+    int64_t first, count;
+    float *target;
+};
+
+static void fill_part(void *work, int64_t index)
+{
+    const struct filling *filling = work;
+    const int64_t at = index * FILL_ELEMS;
+
+    zo_parameter_fill(filling->parameter, filling->config, filling->seed,
+                      filling->first + at,
+                      zo_min_i64(FILL_ELEMS, filling->count - at), ZO_F32,
+                      filling->target + at);
+}
+
+static enum zo_status randomize_tensor(const struct zo_weights *weights,
+                                       size_t parameter, uint64_t seed,
+                                       struct zo_pool *pool,
+                                       struct piece *piece)
+{
+    const struct zo_unit_tensor *tensor =
+        &zo_glm_tensors(weights->glm)[parameter];
+    struct filling filling = {
+        .parameter = &zo_glm_parameters(weights->glm)->items[parameter],
+        .config = zo_glm_config(weights->glm),
+        .seed = seed,
+        .target = piece->master,
+    };
+
+    for (int64_t at = 0; at < tensor->elems; at += PIECE_ELEMS) {
+        filling.first = at;
+        filling.count = zo_min_i64(PIECE_ELEMS, tensor->elems - at);
+        zo_pool_run(pool, fill_part, &filling,
+                    zo_div_ceil(filling.count, FILL_ELEMS));
+        for (int d = 0; d < weights->device_count; d++) {
+            const struct zo_weight_home home =
+                home_of(weights, filling.parameter->unit, d);
+
+            split(weights, piece, filling.count,
+                  home.remainder != ZO_NO_BUFFER);
+            ZO_TRY(upload(weights, &home, piece, tensor->offset_elems + at,
+                          filling.count));
+        }
+    }
+    return ZO_OK;
+}
+
+enum zo_status zo_weights_randomize(const struct zo_weights *weights,
+                                    uint64_t seed, struct zo_pool *pool)
+{
+    const struct zo_parameters *parameters = zo_glm_parameters(weights->glm);
+    enum zo_status status = ZO_OK;
+    struct piece *piece = NULL;
+
+    ZO_TRY(zo_alloc(1, sizeof(*piece), "a piece of a tensor", &piece));
+    for (size_t i = 0; i < parameters->trained_count && status == ZO_OK; i++) {
+        status = randomize_tensor(weights, i, seed, pool, piece);
+    }
+    zo_free(piece);
+    return status;
+}
+
+/* ---- writing --------------------------------------------------------------
+ */
 
 static enum zo_status download(const struct zo_weights *weights, void *target,
                                zo_buffer_id source, int64_t at, int64_t count,
@@ -177,14 +249,13 @@ static enum zo_status read_masters(const struct zo_weights *weights,
     }
     ZO_TRY(download(weights, piece->weight, home->weights, at, count, 2));
     if (home->remainder != ZO_NO_BUFFER) {
-        ZO_TRY(download(weights, piece->remainder, home->remainder, at, count,
-                        2));
+        ZO_TRY(
+            download(weights, piece->remainder, home->remainder, at, count, 2));
     }
     for (int64_t i = 0; i < count; i++) {
-        target[i] =
-            home->remainder != ZO_NO_BUFFER
-                ? zo_pair_master(piece->weight[i], piece->remainder[i])
-                : zo_load(piece->weight, weights->type, i);
+        target[i] = home->remainder != ZO_NO_BUFFER
+                        ? zo_pair_master(piece->weight[i], piece->remainder[i])
+                        : zo_load(piece->weight, weights->type, i);
     }
     return ZO_OK;
 }
@@ -204,10 +275,9 @@ enum zo_status zo_weights_read(const struct zo_weights *weights,
     ZO_TRY(zo_alloc(1, sizeof(*piece), "a piece of a tensor", &piece));
     for (int64_t at = 0; at < elem_count && status == ZO_OK;
          at += PIECE_ELEMS) {
-        status = read_masters(weights, &home,
-                              tensor->offset_elems + first_elem + at,
-                              zo_min_i64(PIECE_ELEMS, elem_count - at), piece,
-                              target + at);
+        status = read_masters(
+            weights, &home, tensor->offset_elems + first_elem + at,
+            zo_min_i64(PIECE_ELEMS, elem_count - at), piece, target + at);
     }
     zo_free(piece);
     return status;
@@ -236,22 +306,22 @@ static enum zo_status give(void *context, size_t index, uint64_t offset_bytes,
                           source->dtype, buffer);
         return ZO_OK;
     }
-    ZO_TRY(zo_weights_read(source->weights, index, first, count,
-                           source->masters));
+    ZO_TRY(
+        zo_weights_read(source->weights, index, first, count, source->masters));
     for (int64_t i = 0; i < count; i++) {
         zo_store(buffer, source->dtype, i, source->masters[i]);
     }
     return ZO_OK;
 }
 
-static enum zo_status
-describe_tensors(const struct zo_weights *weights,
-                 const struct zo_weights_export *export_,
-                 struct zo_tensor_info **infos_out, size_t *count_out)
+static enum zo_status describe_tensors(const struct zo_weights *weights,
+                                       const struct zo_weights_export *export_,
+                                       struct zo_tensor_info **infos_out,
+                                       size_t *count_out)
 {
     const struct zo_parameters *parameters = zo_glm_parameters(weights->glm);
-    const size_t count = export_->has_inv_freq ? parameters->count
-                                               : parameters->trained_count;
+    const size_t count =
+        export_->has_inv_freq ? parameters->count : parameters->trained_count;
     struct zo_tensor_info *infos = NULL;
 
     ZO_TRY(zo_alloc(count, sizeof(infos[0]), "the list of tensors", &infos));

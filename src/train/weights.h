@@ -23,9 +23,9 @@ struct zo_weight_home {
 
 /* Where a program keeps its weights: training, or decoding. */
 struct zo_weights {
-    struct zo_glm *glm;            /* borrowed */
-    struct zo_executor *executor;  /* borrowed; nothing under way */
-    const struct zo_build *train;  /* borrowed; or NULL: */
+    struct zo_glm *glm;           /* borrowed */
+    struct zo_executor *executor; /* borrowed; nothing under way */
+    const struct zo_build *train; /* borrowed; or NULL: */
     const struct zo_decode_build *decode;
     enum zo_dtype type;
     int device_count;
@@ -42,6 +42,14 @@ enum zo_status zo_weights_load(const struct zo_weights *weights,
                                struct zo_notes *notes) ZO_MUST_CHECK;
 
 /*
+ * Random weights instead, those that `init` writes for the same seed; `pool`
+ * splits the work.
+ */
+enum zo_status zo_weights_randomize(const struct zo_weights *weights,
+                                    uint64_t seed,
+                                    struct zo_pool *pool) ZO_MUST_CHECK;
+
+/*
  * Writes the weights as a model directory, from the masters, with the other
  * files of source_path (may be NULL).  As zo_model_dir_write().
  */
@@ -52,11 +60,9 @@ struct zo_weights_export {
     bool has_inv_freq;       /* the constant that official files hold too */
     bool replace;
 };
-enum zo_status zo_weights_write(const struct zo_weights *weights,
-                                const struct zo_weights_export *export_,
-                                struct zo_notes *notes,
-                                struct zo_model_written *written_out)
-    ZO_MUST_CHECK;
+enum zo_status zo_weights_write(
+    const struct zo_weights *weights, const struct zo_weights_export *export_,
+    struct zo_notes *notes, struct zo_model_written *written_out) ZO_MUST_CHECK;
 
 /*
  * Elements of a parameter's master as fp32, from the first device: for
@@ -64,8 +70,7 @@ enum zo_status zo_weights_write(const struct zo_weights *weights,
  */
 enum zo_status zo_weights_read(const struct zo_weights *weights,
                                size_t parameter, int64_t first_elem,
-                               int64_t elem_count,
-                               float *target) ZO_MUST_CHECK;
+                               int64_t elem_count, float *target) ZO_MUST_CHECK;
 
 ZO_C_END
 

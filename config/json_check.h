@@ -3,8 +3,8 @@
  *
  * Layer 1; used by json.c alone.
  */
-#ifndef ZO_CONFIG_JSON_SCAN_H
-#define ZO_CONFIG_JSON_SCAN_H
+#ifndef ZO_CONFIG_JSON_CHECK_H
+#define ZO_CONFIG_JSON_CHECK_H
 
 #include <stddef.h>
 #include <stdint.h>

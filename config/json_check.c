@@ -1,4 +1,4 @@
-#include "config/json_scan.h"
+#include "config/json_check.h"
 
 #include <ctype.h>
 #include <stdarg.h>

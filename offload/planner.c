@@ -1,4 +1,4 @@
-#include "offload/plan.h"
+#include "offload/planner.h"
 
 #include "src/base/arith.h"
 
@@ -17,8 +17,8 @@ static uint64_t stored_bytes(const struct zo_buffer *buffer)
 
 static bool lives_at(const struct zo_buffer *buffer, int schedule, size_t op)
 {
-    return buffer->schedule == schedule &&
-           buffer->first_use <= (int64_t)op && (int64_t)op <= buffer->last_use;
+    return buffer->schedule == schedule && buffer->first_use <= (int64_t)op &&
+           (int64_t)op <= buffer->last_use;
 }
 
 /* The operation of a list during which most transient bytes are alive: only
@@ -76,8 +76,7 @@ void zo_plan_arena(const struct zo_program *program, enum zo_tier tier,
         const bool persists = buffer->schedule == -1;
 
         if (lies_in(buffer, &arena) &&
-            (persists ||
-             (schedule >= 0 && lives_at(buffer, schedule, op)))) {
+            (persists || (schedule >= 0 && lives_at(buffer, schedule, op)))) {
             arena.purposes[buffer->purpose] += stored_bytes(buffer);
             arena.persistent_bytes += persists ? stored_bytes(buffer) : 0;
             used += stored_bytes(buffer);

@@ -4,8 +4,8 @@
  * Row 5.  Read off the layout that the executor runs with, so that it cannot
  * drift from the run.
  */
-#ifndef ZO_OFFLOAD_PLAN_H
-#define ZO_OFFLOAD_PLAN_H
+#ifndef ZO_OFFLOAD_PLANNER_H
+#define ZO_OFFLOAD_PLANNER_H
 
 #include "offload/schedule.h"
 
@@ -15,12 +15,12 @@ ZO_C_BEGIN
 struct zo_plan_arena {
     enum zo_tier tier;
     int device;
-    uint64_t total_bytes;            /* of the arena */
-    uint64_t persistent_bytes;       /* of those, between steps too */
-    uint64_t purposes[ZO_PURPOSES];  /* bytes in use at that moment */
-    uint64_t unused_bytes;           /* gaps that the layout leaves then */
-    const char *schedule;            /* the moment: list, operation, unit */
-    const char *op;                  /* NULL: nothing is transient */
+    uint64_t total_bytes;           /* of the arena */
+    uint64_t persistent_bytes;      /* of those, between steps too */
+    uint64_t purposes[ZO_PURPOSES]; /* bytes in use at that moment */
+    uint64_t unused_bytes;          /* gaps that the layout leaves then */
+    const char *schedule;           /* the moment: list, operation, unit */
+    const char *op;                 /* NULL: nothing is transient */
     int unit;
 };
 

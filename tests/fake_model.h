@@ -1,0 +1,73 @@
+/*
+ * A model that computes nothing of use, for the builder: units of two small
+ * tensors, and operations that hash what they read into what they write.  All
+ * numbers that reach AdamW are finite, so that results are bits, not NaNs.
+ */
+#ifndef ZO_TESTS_FAKE_MODEL_H
+#define ZO_TESTS_FAKE_MODEL_H
+
+#include <stdint.h>
+
+#include "offload/builder.h"
+#include "offload/executor.h"
+
+enum {
+    FAKE_UNITS_MAX = 4,
+    FAKE_MICROS_MAX = 6,
+    FAKE_LABELS_MAX = 3,
+};
+
+struct fake_shape {
+    uint64_t seed; /* of the tensors' sizes */
+    int units;     /* 2 .. FAKE_UNITS_MAX */
+    int devices, micros, pass_micros;
+    enum zo_dtype type, comm_type;
+    enum zo_keep keep;
+    bool decides, has_evaluation, evaluates_only;
+    int64_t bucket_elems;
+    const struct zo_kernel_ops *kernel_ops; /* fake_kernels or the host's */
+};
+
+struct fake_model {
+    struct fake_shape shape;
+    struct zo_unit units[FAKE_UNITS_MAX];
+    struct zo_unit_tensor tensors[FAKE_UNITS_MAX][2];
+    zo_buffer_id table[ZO_DEVICES_MAX], workspace[ZO_DEVICES_MAX];
+    zo_buffer_id kept[FAKE_UNITS_MAX][FAKE_MICROS_MAX][ZO_DEVICES_MAX];
+    struct zo_build build; /* may not be moved */
+    struct zo_decode_build decode;
+};
+
+/* Builds its program; ended with zo_build_fini(&model->build). */
+enum zo_status fake_model_build(const struct fake_shape *shape,
+                                struct fake_model *model);
+
+/* The program of decoding on one device, with a cache or without; ended with
+ * zo_decode_build_fini(&model->decode). */
+enum zo_status fake_model_build_decode(const struct fake_shape *shape,
+                                       bool has_cache,
+                                       struct fake_model *model);
+
+/* The operations that the builder uses, in few words. */
+extern const struct zo_kernel_ops fake_kernels;
+
+/* The same small weights on every device. */
+enum zo_status fake_model_load(const struct fake_model *model,
+                               struct zo_executor *executor);
+
+/*
+ * Starts the lists of the model's program, each with records and batches of
+ * its own, and drains: 's' a step, 'e' an evaluation, 't' the tail.
+ */
+enum zo_status fake_model_run(const struct fake_model *model,
+                              struct zo_executor *executor, const char *lists);
+
+/* The same for decoding: 'p' a prompt, 't' a token. */
+enum zo_status fake_model_run_decode(const struct fake_model *model,
+                                     struct zo_executor *executor,
+                                     const char *lists);
+
+/* The schedule of 's', 'e' or 't'. */
+int fake_model_list(const struct fake_model *model, char list);
+
+#endif

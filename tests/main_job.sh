@@ -1,0 +1,72 @@
+#!/bin/sh
+# TAP: the main job on real input: the official tokenizer, 1,000 AdvertiseGen
+# rows and a small model in the official vocabulary.  The loss falls from about
+# 11 to below 7 within two minutes on two cores, and the loss on other rows
+# follows.
+shared=$ZERO_OFFLOAD_SHARED
+program=$BUILDDIR/zero-offload
+echo 1..4
+skip_all() {
+  for i in 1 2 3 4; do echo "ok $i - the main job # SKIP $1"; done
+  exit 0
+}
+test -f "$shared/chatglm2-6b/tokenizer.model" || skip_all 'no shared files'
+grep -q '^#define ZO_SANITIZED' "$BUILDDIR/config.h" &&
+  skip_all 'too slow with sanitizers'
+
+dir=$(mktemp -d) || exit 99
+trap 'rm -rf "$dir"' EXIT
+mkdir "$dir/config"
+cp "$shared/chatglm2-6b/tokenizer.model" \
+  "$shared/chatglm2-6b/tokenizer_config.json" "$dir/config"
+sed -e 's/"hidden_size": 4096/"hidden_size": 96/' \
+  -e 's/"ffn_hidden_size": 13696/"ffn_hidden_size": 256/' \
+  -e 's/"kv_channels": 128/"kv_channels": 24/' \
+  -e 's/"num_attention_heads": 32/"num_attention_heads": 4/' \
+  -e 's/"num_layers": 28/"num_layers": 2/' \
+  -e 's/"torch_dtype": "float16"/"torch_dtype": "float32"/' \
+  "$shared/chatglm2-6b/config.json" >"$dir/config/config.json"
+head -n 1000 "$shared/advertisegen/train_first5000.json" >"$dir/train.json"
+head -n 100 "$shared/advertisegen/dev.json" >"$dir/dev.json"
+
+tell() { # NUMBER WORKED NAME
+  if test "$2" = yes; then echo "ok $1 - $3"; else
+    sed 's/^/# /' "$dir/log" | tail -n 20
+    echo "not ok $1 - $3"
+    failed=1
+  fi
+}
+failed=0
+parameters=$("$program" init --model "$dir/config" --output "$dir/model" \
+  --dtype fp32 2>>"$dir/log" | sed -n 's/.*: \([0-9]*\) parameters.*/\1/p')
+test "${parameters:-0}" -ge 10000000 && test "$parameters" -le 20000000 &&
+  is_right=yes || is_right=no
+tell 1 $is_right "a model of 10 to 20 million parameters: ${parameters:-none}"
+
+start=$(date +%s)
+if "$program" train --model "$dir/model" --data "$dir/train.json" \
+  --eval-data "$dir/dev.json" --eval-steps 31 --output "$dir/out" \
+  --max-source-length 64 --max-target-length 64 --num-train-epochs 1 \
+  --per-device-train-batch-size 16 --learning-rate 5e-3 >>"$dir/log" 2>&1
+then ran=yes; else ran=no; fi
+seconds=$(($(date +%s) - start))
+echo "# trained in $seconds s"
+tell 2 $ran 'an epoch over 1,000 rows'
+
+losses=$(sed -n '/"kind":"step"/s/.*"loss":\([0-9.]*\).*/\1/p' \
+  "$dir/out/metrics.jsonl")
+first=$(echo "$losses" | head -n 1)
+last=$(echo "$losses" | tail -n 8 | awk '{ s += $1 } END { print s / NR }')
+is_right=$(awk -v first="$first" -v last="$last" \
+  'BEGIN { good = first > 10.5 && first < 11.6 && last > 0 && last < 7
+    print good ? "yes" : "no" }')
+test "$seconds" -le 120 || is_right=no
+tell 3 "$is_right" "the loss falls from $first to $last within two minutes"
+
+evals=$(sed -n '/"kind":"eval"/s/.*"loss":\([0-9.]*\).*/\1/p' \
+  "$dir/out/metrics.jsonl")
+is_right=$(echo "$evals" | awk 'NR > 1 && $1 >= before { bad = 1 }
+  { before = $1 } END { good = NR >= 2 && !bad && before < 7
+    print good ? "yes" : "no" }')
+tell 4 "$is_right" "the loss on other rows follows: $(echo $evals)"
+exit $failed

@@ -1,0 +1,247 @@
+#!/bin/sh
+# TAP: the program as its user sees it: exit codes, messages, inspect, init.
+# What needs the shared fixtures is skipped, visibly, where they are absent.
+program=$PWD/zero-offload
+shared=${ZERO_OFFLOAD_SHARED-}
+LC_ALL=C
+export LC_ALL
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+test -x "$program" || { echo "Bail out! no $program"; exit 99; }
+cd "$work" || exit 99
+
+number=0
+failures=0
+# case NAME COMMAND...: passes if COMMAND does; a failure shows what was said.
+case_() {
+  name=$1
+  shift
+  number=$((number + 1))
+  if "$@"; then
+    echo "ok $number - $name"
+  else
+    failures=$((failures + 1))
+    echo "not ok $number - $name"
+    sed 's/^/# out: /' out 2>/dev/null | head -20
+    sed 's/^/# err: /' err 2>/dev/null | head -20
+    echo "# exit code: $code"
+  fi
+}
+skip() {
+  number=$((number + 1))
+  echo "ok $number - $1 # SKIP $2"
+}
+# run ARGUMENT...: leaves out, err and $code.
+run() {
+  "$program" "$@" >out 2>err
+  code=$?
+}
+# exits CODE ARGUMENT...
+exits() {
+  want=$1
+  shift
+  run "$@"
+  test "$code" -eq "$want"
+}
+# says TEXT: on standard error.
+says() { grep -qF -- "$1" err; }
+prints() { grep -qF -- "$1" out; }
+
+# ---- usage ----
+no_arguments() {
+  exits 2 && says 'usage: zero-offload COMMAND' && ! test -s out
+}
+version() {
+  exits 0 --version && grep -qE '^zero-offload [0-9]+\.[0-9]+' out &&
+    ! test -s err && exits 0 -V
+}
+overview() {
+  exits 0 --help && prints 'usage: zero-offload COMMAND' &&
+    ! grep -qE '.{81}' out && prints '  inspect' && prints '  init' && ! test -s err &&
+    exits 0 help && exits 0 -h
+}
+unknown_command() {
+  exits 2 inspct --model x &&
+    says 'zero-offload: no command "inspct"; did you mean inspect?' &&
+    exits 2 frobnicate && says 'zero-offload --help lists them'
+}
+option_first() {
+  exits 2 --model x inspect && says '--model stands before the command'
+}
+unknown_option() {
+  exits 2 inspect --modle x && says 'zero-offload: ' && says 'modle' &&
+    says '--model'
+}
+command_help() {
+  exits 0 inspect --help && prints '--rows' && ! grep -qE '.{81}' out &&
+    cp out first && exits 0 help inspect && cmp -s out first &&
+    ! exits 0 help frobnicate
+}
+one_line() {
+  exits 2 inspect && says 'zero-offload: inspect needs --model DIR' &&
+    test "$(wc -l <err)" -eq 1
+}
+full_disk() {
+  "$program" --version >/dev/full 2>err
+  code=$?
+  test "$code" -eq 1 && says 'cannot write to standard output'
+}
+escapes() {
+  exits 2 inspect --model "$(printf 'no\033[2Jsuch')" && says 'no\x1b[2Jsuch' &&
+    exits 2 "$(printf 'a\033b')" && says 'a\x1bb'
+}
+case_ 'no argument is wrong usage' no_arguments
+case_ '--version prints name and version' version
+case_ '--help lists the commands' overview
+case_ 'an unknown command suggests the nearest' unknown_command
+case_ 'an option before the command is explained' option_first
+case_ 'an unknown option suggests the nearest' unknown_option
+case_ '--help of a command lists its options in 80 columns' command_help
+case_ 'an error is one line' one_line
+case_ 'a full disk is not success' full_disk
+case_ 'arguments cannot drive the terminal' escapes
+
+# ---- init, then inspect ----
+mkdir tiny
+cat >tiny/config.json <<'JSON'
+{
+  "architectures": ["ChatGLMModel"], "model_type": "chatglm",
+  "auto_map": {"AutoModel": "modeling_chatglm.ChatGLMForConditionalGeneration"},
+  "num_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+  "kv_channels": 16, "multi_query_attention": true,
+  "multi_query_group_num": 2, "ffn_hidden_size": 96,
+  "padded_vocab_size": 256, "seq_length": 512, "rmsnorm": true,
+  "layernorm_epsilon": 1e-05, "add_qkv_bias": true,
+  "add_bias_linear": false, "post_layer_norm": true, "torch_dtype": "float16"
+}
+JSON
+echo 'pass' >tiny/modeling_chatglm.py
+init() {
+  exits 0 init --model tiny --output one --seed 7 --dtype fp32 &&
+    test -s one/model.safetensors && cmp -s tiny/modeling_chatglm.py \
+      one/modeling_chatglm.py && grep -q '"float32"' one/config.json &&
+    grep -q auto_map one/config.json && prints 'seed 7'
+}
+listing() {
+  exits 0 inspect --model one &&
+    prints 'transformer.encoder.layers.1.mlp.dense_h_to_4h.weight' &&
+    prints '[192, 64]' && prints '18 tensors' && prints 'family chatglm2'
+}
+listing_json() {
+  exits 0 inspect --model one --json && test "$(wc -l <out)" -eq 18 &&
+    grep -q '"name":"transformer.output_layer.weight","dtype":"F32",'\
+'"shape":\[256,64\],"bytes":65536,"file":"model.safetensors",'\
+'"non_finite":0}' out
+}
+same_numbers() {
+  exits 0 init --model tiny --output two --seed 7 --dtype fp32 --threads 3 &&
+    cmp -s one/model.safetensors two/model.safetensors &&
+    exits 0 init --model tiny --output three --seed 8 --dtype fp32 &&
+    ! cmp -s one/model.safetensors three/model.safetensors
+}
+no_overwriting() {
+  exits 2 init --model tiny --output one --seed 8 && says 'one' &&
+    cmp -s one/model.safetensors two/model.safetensors &&
+    exits 0 init --model tiny --output one --seed 8 --dtype fp32 --overwrite &&
+    cmp -s one/model.safetensors three/model.safetensors
+}
+sets() {
+  exits 0 init --model tiny --set num_layers=1 --output four --dtype bf16 &&
+    grep -q '"num_layers": *1' four/config.json &&
+    grep -q 'bfloat16' four/config.json &&
+    exits 0 inspect --model four && prints '11 tensors'
+}
+from_file() {
+  exits 0 init --model tiny/config.json --output five --seed 7 --dtype fp32 &&
+    cmp -s five/model.safetensors two/model.safetensors
+}
+dry_run() {
+  exits 0 init --model tiny --output nothing --dry-run && ! test -e nothing &&
+    prints 'would hold 94784 parameters'
+}
+missing_output() {
+  exits 2 init --model tiny && says 'init needs --output DIR'
+}
+bad_config() {
+  mkdir -p other && echo '{"model_type": "llama"}' >other/config.json &&
+    exits 2 init --model other --output six && says 'other/config.json' &&
+    ! test -e six
+}
+nothing_there() {
+  exits 2 inspect --model nowhere && says 'nowhere'
+}
+damaged() {
+  cp -r two broken && printf 'x' | dd of=broken/model.safetensors bs=1 \
+    seek=9 conv=notrunc 2>/dev/null && exits 4 inspect --model broken &&
+    says 'broken/model.safetensors'
+}
+case_ 'init writes a model and its other files' init
+case_ 'inspect lists its tensors and tells its family' listing
+case_ 'inspect --json prints an object a tensor' listing_json
+case_ 'the numbers depend on the seed and not on threads' same_numbers
+case_ 'init replaces a model only when told to' no_overwriting
+case_ 'init --set changes the configuration that is written' sets
+case_ 'init takes a config.json' from_file
+case_ 'init --dry-run writes nothing' dry_run
+case_ 'init without --output is wrong usage' missing_output
+case_ 'init refuses another architecture and writes nothing' bad_config
+case_ 'a model that is not there is wrong usage' nothing_there
+case_ 'a damaged model is exit 4, and named' damaged
+
+# ---- the shared fixtures ----
+text() {
+  exits 0 inspect --model "$shared/chatglm2-6b" --json \
+    --text "$(printf '\344\275\240\345\245\275')" &&
+    test "$(cat out)" = '{"input_ids":[64790,64792,36474,54591]}' &&
+    exits 0 inspect --model "$shared/chatglm2-6b" --text 'a b' &&
+    prints '[gMASK]'
+}
+rows() {
+  exits 0 inspect --model "$shared/chatglm2-6b" --rows 3 --json \
+    --data "$shared/advertisegen/dev.json" && test "$(wc -l <out)" -eq 3 &&
+    grep -q '^{"input_ids": *\[64790, *64792, ' out && prints '"labels"' &&
+    prints '"text"' &&
+    exits 0 inspect --model "$shared/chatglm2-6b" --rows 3 \
+      --data "$shared/advertisegen/dev.json" && test "$(wc -l <out)" -eq 4
+}
+bad_rows() {
+  exits 4 inspect --model "$shared/chatglm2-6b" --json \
+    --data "$shared/fixtures/d_bad_line.jsonl" && says 'd_bad_line.jsonl:' &&
+    exits 0 inspect --model "$shared/chatglm2-6b" --json --skip-bad-rows \
+      --data "$shared/fixtures/d_bad_line.jsonl" && says 'd_bad_line.jsonl:' &&
+    exits 2 inspect --model "$shared/chatglm2-6b" --data no-such-rows
+}
+# Each damaged file: exit 4, and the message names it.
+weights() {
+  for fixture in st_gap.safetensors st_dup_key.safetensors \
+    st_len_2e63.safetensors st_neg.safetensors st_tail.safetensors \
+    st_float.safetensors bin_evil.bin bin_html.bin bin_lfs.bin bin_slip.bin \
+    bin_trunc.bin bin_deep.bin idx_escape idx_subset; do
+    exits 4 inspect --model "$shared/fixtures/$fixture" && says "$fixture" ||
+      return 1
+  done
+}
+not_finite() {
+  exits 0 inspect --model "$shared/fixtures/st_nan.safetensors" &&
+    says 'warning: ' && says 'not finite'
+}
+no_tokenizer() {
+  exits 2 inspect --model "$shared/fixtures/tiny" --text x &&
+    says 'tokenizer.model' &&
+    exits 0 inspect --model "$shared/fixtures/tiny" && prints 'F16'
+}
+for what in 'text:inspect --text prints the ids of a text' \
+  'rows:inspect --data prints rows as training sees them' \
+  'bad_rows:a bad row is exit 4, with file and line' \
+  'weights:damaged weights are exit 4, and named' \
+  'not_finite:weights that are not finite are named' \
+  'no_tokenizer:a model without a tokenizer can still be listed'; do
+  if test -d "$shared/fixtures"; then
+    case_ "${what#*:}" "${what%%:*}"
+  else
+    skip "${what#*:}" 'no fixtures in ZERO_OFFLOAD_SHARED'
+  fi
+done
+
+echo "1..$number"
+test "$failures" -eq 0

@@ -1,0 +1,97 @@
+/*
+ * Printing for people: text out of files, notes, streams that fail.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/cli/cli.h"
+#include "tests/tap.h"
+
+static bool prints(const char *text, size_t text_bytes, int columns,
+                   const char *want)
+{
+    char *got = NULL;
+    size_t got_bytes = 0;
+    FILE *file = open_memstream(&got, &got_bytes);
+    bool same;
+
+    zo_cli_print_text(file, text, text_bytes, columns);
+    (void)fclose(file);
+    same = strcmp(got, want) == 0;
+    if (!same) {
+        (void)printf("# got  %s\n# want %s\n", got, want);
+    }
+    free(got);
+    return same;
+}
+
+static void test_one_line(void)
+{
+    TAP_CHECK(prints("plain", 5, 20, "plain"));
+    TAP_CHECK(prints("a\nb\tc", 5, 20, "a\\nb\\tc"));
+    TAP_CHECK(prints("\x1b[2J\0", 5, 20, "\\x1b[2J\\x00"));
+    TAP_CHECK(prints("\\n", 2, 20, "\\n")); /* as it stands in the file */
+    TAP_CHECK(prints("a\xff", 2, 20, "a\\xff"));
+    TAP_CHECK(prints("\xc2\x9b", 2, 20, "\\xc2\\x9b"));
+    TAP_CHECK(prints("", 0, 20, ""));
+}
+
+static void test_cut(void)
+{
+    TAP_CHECK(prints("abcdefgh", 8, 8, "abcdefgh"));
+    TAP_CHECK(prints("abcdefghi", 9, 8, "abcde..."));
+    /* Four wide characters fill eight columns; of five, two and dots fit. */
+    TAP_CHECK(prints("\xe9\x97\xae\xe9\x97\xae\xe9\x97\xae\xe9\x97\xae", 12, 8,
+                     "\xe9\x97\xae\xe9\x97\xae\xe9\x97\xae\xe9\x97\xae"));
+    TAP_CHECK(prints("\xe9\x97\xae\xe9\x97\xae\xe9\x97\xae\xe9\x97\xae"
+                     "\xe9\x97\xae",
+                     15, 8, "\xe9\x97\xae\xe9\x97\xae..."));
+}
+
+static void test_notes(void)
+{
+    char *got = NULL;
+    size_t got_bytes = 0;
+    struct zo_cli cli = {.err = open_memstream(&got, &got_bytes)};
+    bool same;
+
+    TAP_CHECK_INT(zo_note_add(&cli.notes, ZO_NOTE_INFO, "one"), ZO_OK);
+    TAP_CHECK_INT(zo_note_add(&cli.notes, ZO_NOTE_WARN, "two\x1b"), ZO_OK);
+    zo_cli_print_notes(&cli);
+    zo_cli_print_notes(&cli); /* each only once */
+    (void)fclose(cli.err);
+    same = strcmp(got, "note: one\nwarning: two\\x1b\n") == 0;
+    free(got);
+    TAP_CHECK(same);
+    TAP_CHECK_INT(cli.notes.count, 0);
+}
+
+static void test_flush(void)
+{
+    FILE *full = fopen("/dev/full", "w"), *null = fopen("/dev/null", "w");
+
+    TAP_CHECK(full != NULL && null != NULL);
+    (void)fputs("text", full);
+    TAP_CHECK_INT(zo_cli_flush(full, "standard output"), ZO_E_IO);
+    TAP_CHECK_INT(zo_err_last()->native, ENOSPC);
+    TAP_CHECK(strstr(zo_err_last()->text, "standard output") != NULL);
+    /* An error of before is not forgotten. */
+    TAP_CHECK_INT(zo_cli_flush(full, "standard output"), ZO_E_IO);
+    (void)fputs("text", null);
+    TAP_CHECK_INT(zo_cli_flush(null, "standard output"), ZO_OK);
+    (void)fclose(full);
+    (void)fclose(null);
+}
+
+int main(void)
+{
+    static const struct tap_case cases[] = {
+        {"text of a file stays on one line and drives no terminal",
+         test_one_line},
+        {"text is cut to columns, wide characters counted as two", test_cut},
+        {"notes are printed once, with their level", test_notes},
+        {"a stream that fails is an error", test_flush},
+    };
+    return tap_run(cases, TAP_COUNT(cases));
+}

@@ -1,0 +1,391 @@
+/*
+ * Random programs, and the lists of the builder for random configurations:
+ * the derived order passes the checker, and the executor gives the bits of
+ * the serial meaning, with and without poison.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "offload/layout.h"
+#include "src/base/arith.h"
+#include "src/base/memory.h"
+#include "tests/fake_model.h"
+#include "tests/offload_help.h"
+#include "tests/tap.h"
+
+static const struct zo_executor_options serial = {.cpu_workers = 1,
+                                                  .is_serial = true};
+static const struct zo_executor_options poison = {
+    .cpu_workers = 1, .is_serial = true, .poisons = true};
+static const struct zo_executor_options workers = {.cpu_workers = 2};
+
+/* ---- random programs ----------------------------------------------------- */
+
+#ifdef __SANITIZE_THREAD__ /* twenty times slower */
+enum { PROGRAMS = 300, RUNS = 40, TRAININGS = 10, POISONED = 6 };
+#else
+enum { PROGRAMS = 3000, RUNS = 200, TRAININGS = 40, POISONED = 16 };
+#endif
+enum { ITEMS = 5 };
+
+static enum zo_status check_order(const struct zo_program *program,
+                                  const struct zo_sequence_item *items,
+                                  size_t count)
+{
+    struct zo_edges edges;
+    enum zo_status status;
+
+    ZO_TRY(zo_edges_derive(program, items, count, &edges));
+    status = zo_edges_check(program, items, count, &edges);
+    zo_edges_fini(&edges);
+    return status;
+}
+
+static void test_orders(void)
+{
+    for (uint64_t seed = 0; seed < PROGRAMS; seed++) {
+        const struct help_shape shape = {.seed = seed,
+                                         .devices = 1 + (int)(seed % 4),
+                                         .lists = 1 + (int)(seed % 3),
+                                         .ops_max = 10 + (int)(seed % 30),
+                                         .bytes_max = 700,
+                                         .has_nvme = seed % 2 == 0};
+        struct help_random random = help_random_of(seed, "sequence");
+        struct zo_sequence_item items[ITEMS];
+        struct zo_program program;
+        enum zo_status status;
+
+        TAP_CHECK_INT(help_program(&shape, &program), ZO_OK);
+        help_sequence(&random, &program, items, ITEMS);
+        status = check_order(&program, items, ITEMS);
+        zo_program_fini(&program);
+        if (status != ZO_OK) {
+            tap_fail(__FILE__, __LINE__, "seed %d: %s", (int)seed,
+                     zo_err_last()->text);
+            return;
+        }
+    }
+}
+
+/* ---- two executors, one after the other ---------------------------------- */
+
+struct pair {
+    struct zo_machine calm, hasty;
+    struct zo_executor *meant, *run;
+};
+
+static enum zo_status pair_open(struct pair *pair,
+                                const struct zo_program *program,
+                                const struct zo_executor_options *options,
+                                uint64_t seed, uint32_t delay_us_max)
+{
+    *pair = (struct pair){.meant = NULL};
+    ZO_TRY(help_machine_open(&pair->calm, program->device_count, 1, 0));
+    ZO_TRY(help_machine_open(&pair->hasty, program->device_count, seed,
+                             delay_us_max));
+    ZO_TRY(zo_executor_open(program, &pair->calm, &serial, &pair->meant));
+    return zo_executor_open(program, &pair->hasty, options, &pair->run);
+}
+
+/* For programs that the builder makes. */
+static enum zo_status open_kernels(struct zo_machine *machine,
+                                   const struct zo_kernel_ops *ops)
+{
+    machine->kernel_ops = ops;
+    for (int d = 0; ops->open != NULL && d < machine->device_count; d++) {
+        ZO_TRY(ops->open(machine->devices[d], NULL, &machine->kernels[d]));
+    }
+    return ZO_OK;
+}
+
+static void machine_close(struct zo_machine *machine)
+{
+    for (int d = 0; d < machine->device_count; d++) {
+        if (machine->kernels[d] != NULL) {
+            machine->kernel_ops->close(machine->kernels[d]);
+        }
+    }
+    help_machine_close(machine);
+}
+
+static void pair_close(struct pair *pair)
+{
+    zo_executor_close(pair->meant);
+    zo_executor_close(pair->run);
+    machine_close(&pair->calm);
+    machine_close(&pair->hasty);
+}
+
+static bool runs_as_meant(const struct zo_program *program, uint64_t seed)
+{
+    struct help_random random = help_random_of(seed, "sequence");
+    struct zo_sequence_item items[ITEMS];
+    struct pair pair;
+    bool is_same;
+
+    help_sequence(&random, program, items, ITEMS);
+    is_same = pair_open(&pair, program, &workers, seed,
+                        seed % 2 == 0 ? 10 : 0) == ZO_OK &&
+              help_run(pair.meant, items, ITEMS) == ZO_OK &&
+              help_run(pair.run, items, ITEMS) == ZO_OK &&
+              help_same_memory(pair.meant, pair.run);
+    pair_close(&pair);
+    return is_same;
+}
+
+static void test_runs(void)
+{
+    for (uint64_t seed = 0; seed < RUNS; seed++) {
+        const struct help_shape shape = {.seed = seed,
+                                         .devices = 1 + (int)(seed % 3),
+                                         .lists = 1 + (int)(seed % 3),
+                                         .ops_max = 16,
+                                         .bytes_max = 160,
+                                         .nap_us = 30};
+        struct zo_program program;
+        bool is_same;
+
+        TAP_CHECK_INT(help_program(&shape, &program), ZO_OK);
+        is_same = runs_as_meant(&program, seed);
+        zo_program_fini(&program);
+        if (!is_same) {
+            tap_fail(__FILE__, __LINE__, "seed %d: %s", (int)seed,
+                     zo_err_last()->text);
+            return;
+        }
+    }
+}
+
+/* ---- the builder's lists ------------------------------------------------- */
+
+static struct fake_shape random_shape(uint64_t seed)
+{
+    struct help_random random = help_random_of(seed, "shape");
+    struct fake_shape shape = {
+        .seed = seed,
+        .units = 2 + (int)help_below(&random, FAKE_UNITS_MAX - 1),
+        .devices = 1 + (int)help_below(&random, 5),
+        .micros = 1 + (int)help_below(&random, FAKE_MICROS_MAX),
+        .type = (enum zo_dtype)help_below(&random, 3),
+        .comm_type = (enum zo_dtype)help_below(&random, 3),
+        .keep = (enum zo_keep)help_below(&random, 3),
+        .decides = help_once_in(&random, 2),
+        .has_evaluation = help_once_in(&random, 2),
+        .bucket_elems = (int64_t)help_below(&random, 3) * 100,
+        .kernel_ops =
+            help_once_in(&random, 2) ? &zo_kernels_host : &fake_kernels,
+    };
+
+    shape.evaluates_only = help_once_in(&random, 6);
+    shape.pass_micros = 1 + (int)help_below(&random, (uint64_t)shape.micros);
+    return shape;
+}
+
+static void describe(uint64_t seed, const struct fake_shape *shape)
+{
+    (void)printf("# seed %d: %d units, %d devices, %d of %d micro batches a "
+                 "pass, %s, decides %d, keep %d, bucket %d: %s\n",
+                 (int)seed, shape->units, shape->devices, shape->pass_micros,
+                 shape->micros, zo_dtype_name(shape->type), shape->decides,
+                 shape->keep, (int)shape->bucket_elems, zo_err_last()->text);
+}
+
+static const char *lists_of(const struct fake_shape *shape)
+{
+    return shape->evaluates_only   ? "eee"
+           : shape->has_evaluation ? "ssest"
+                                   : "ssst";
+}
+
+static size_t sequence_of(const struct fake_model *model,
+                          struct zo_sequence_item *items)
+{
+    const char *lists = lists_of(&model->shape);
+    const size_t count = strlen(lists);
+
+    for (size_t i = 0; i < count; i++) {
+        items[i] = (struct zo_sequence_item){fake_model_list(model, lists[i]),
+                                             (int)(i % 2)};
+    }
+    return count;
+}
+
+static void test_builder_orders(void)
+{
+    for (uint64_t seed = 0; seed < TRAININGS; seed++) {
+        const struct fake_shape shape = random_shape(seed);
+        struct zo_sequence_item items[ITEMS];
+        struct fake_model model;
+        enum zo_status status;
+
+        TAP_CHECK_INT(fake_model_build(&shape, &model), ZO_OK);
+        status = check_order(&model.build.program, items,
+                             sequence_of(&model, items));
+        zo_build_fini(&model.build);
+        if (status != ZO_OK) {
+            describe(seed, &shape);
+        }
+        TAP_CHECK_INT(status, ZO_OK);
+    }
+}
+
+/* What lies between and behind the tensors is zero at the end. */
+static bool gaps_are_zero(const struct fake_model *model,
+                          struct zo_executor *executor, zo_buffer_id id, int u,
+                          size_t elem_bytes)
+{
+    const char *bytes = zo_executor_address(executor, id, 0);
+    struct zo_unit_gap gaps[3];
+    const int count = zo_unit_gaps(&model->units[u], gaps, 3);
+
+    for (int i = 0; i < count; i++) {
+        for (size_t k = (size_t)gaps[i].begin_elems * elem_bytes;
+             k < (size_t)gaps[i].end_elems * elem_bytes; k++) {
+            if (bytes[k] != 0) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static bool same_bytes(const struct zo_program *program,
+                       struct zo_executor *executor, zo_buffer_id a,
+                       zo_buffer_id b)
+{
+    return memcmp(zo_executor_address(executor, a, 0),
+                  zo_executor_address(executor, b, 0),
+                  program->buffers[a].bytes) == 0;
+}
+
+/* Devices agree on what they all hold; nothing leaks into the gaps. */
+static void check_units(const struct fake_model *model,
+                        struct zo_executor *executor)
+{
+    const struct zo_program *program = &model->build.program;
+    const size_t elem_bytes = zo_dtype_bytes(model->shape.type);
+
+    for (int u = 0; !model->shape.evaluates_only && u < model->shape.units;
+         u++) {
+        const struct zo_unit_buffers *first =
+            zo_build_unit(&model->build, u, 0);
+
+        for (int d = 0; d < model->shape.devices; d++) {
+            const struct zo_unit_buffers *unit =
+                zo_build_unit(&model->build, u, d);
+
+            TAP_CHECK(
+                same_bytes(program, executor, unit->weights, first->weights));
+            TAP_CHECK(
+                same_bytes(program, executor, unit->exp_avg, first->exp_avg));
+            TAP_CHECK(same_bytes(program, executor, unit->grad, first->grad));
+            TAP_CHECK(
+                gaps_are_zero(model, executor, unit->weights, u, elem_bytes));
+            TAP_CHECK(gaps_are_zero(model, executor, unit->exp_avg_sq, u, 4));
+            TAP_CHECK(
+                gaps_are_zero(model, executor, unit->grad, u, elem_bytes));
+        }
+    }
+}
+
+static enum zo_status run_both(const struct fake_model *model,
+                               struct pair *pair)
+{
+    const char *lists = lists_of(&model->shape);
+
+    ZO_TRY(open_kernels(&pair->calm, model->shape.kernel_ops));
+    ZO_TRY(open_kernels(&pair->hasty, model->shape.kernel_ops));
+    ZO_TRY(fake_model_load(model, pair->meant));
+    ZO_TRY(fake_model_load(model, pair->run));
+    ZO_TRY(fake_model_run(model, pair->meant, lists));
+    return fake_model_run(model, pair->run, lists);
+}
+
+static void check_runs(uint64_t seed, const struct zo_executor_options *options,
+                       uint32_t delay_us_max)
+{
+    const struct fake_shape shape = random_shape(seed);
+    struct fake_model model;
+    enum zo_status status;
+    struct pair pair;
+
+    TAP_CHECK_INT(fake_model_build(&shape, &model), ZO_OK);
+    status =
+        pair_open(&pair, &model.build.program, options, seed, delay_us_max);
+    if (status == ZO_OK) {
+        status = run_both(&model, &pair);
+    }
+    if (status != ZO_OK || !help_same_memory(pair.meant, pair.run)) {
+        describe(seed, &shape);
+        tap_fail(__FILE__, __LINE__, "status %d", (int)status);
+    } else {
+        check_units(&model, pair.run);
+    }
+    pair_close(&pair);
+    zo_build_fini(&model.build);
+}
+
+static void test_builder_runs(void)
+{
+    for (uint64_t seed = 0; seed < TRAININGS; seed++) {
+        check_runs(seed, &workers, (uint32_t)(seed % 2));
+    }
+}
+
+static void test_builder_poison(void)
+{
+    for (uint64_t seed = 100; seed < 100 + POISONED; seed++) {
+        check_runs(seed, &poison, 0);
+    }
+}
+
+/* ---- decoding ------------------------------------------------------------ */
+
+static void check_decoding(const struct fake_shape *shape, bool has_cache,
+                           const struct zo_executor_options *options)
+{
+    const struct zo_sequence_item items[] = {{0, 0}, {1, 1}, {1, 0}, {0, 1}};
+    struct fake_model model;
+    struct pair pair;
+
+    TAP_CHECK_INT(fake_model_build_decode(shape, has_cache, &model), ZO_OK);
+    TAP_CHECK_INT(check_order(&model.decode.program, items, 4), ZO_OK);
+    TAP_CHECK_INT(pair_open(&pair, &model.decode.program, options, 3, 3),
+                  ZO_OK);
+    TAP_CHECK_INT(fake_model_run_decode(&model, pair.meant, "pttpttt"), ZO_OK);
+    TAP_CHECK_INT(fake_model_run_decode(&model, pair.run, "pttpttt"), ZO_OK);
+    TAP_CHECK(help_same_memory(pair.meant, pair.run));
+    pair_close(&pair);
+    zo_decode_build_fini(&model.decode);
+}
+
+static void test_decoding(void)
+{
+    for (int i = 0; i < 8; i++) {
+        const struct fake_shape shape = {.seed = (uint64_t)i,
+                                         .units = 2 + i % 3,
+                                         .devices = 1,
+                                         .micros = 1,
+                                         .type = ZO_BF16,
+                                         .kernel_ops = &fake_kernels};
+
+        check_decoding(&shape, i % 2 == 0, i < 4 ? &workers : &poison);
+    }
+    zo_decode_build_fini(NULL);
+}
+
+int main(void)
+{
+    static const struct tap_case cases[] = {
+        {"the order of random programs passes the checker", test_orders},
+        {"random programs give the bits of their serial meaning", test_runs},
+        {"the order of a training run passes the checker", test_builder_orders},
+        {"a training run gives the bits of its serial meaning",
+         test_builder_runs},
+        {"so does decoding", test_decoding},
+        {"a training run touches what it declares, no more",
+         test_builder_poison},
+    };
+    return tap_run(cases, TAP_COUNT(cases));
+}
