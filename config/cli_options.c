@@ -18,9 +18,10 @@
 #define INSPECT   ZO_COMMAND_INSPECT
 #define INIT      ZO_COMMAND_INIT
 #define GENERATE  ZO_COMMAND_GENERATE
-#define COMPUTE   (TRAIN | EVAL | PLAN | GENERATE)
+#define BENCH     ZO_COMMAND_BENCH
+#define COMPUTE   (TRAIN | EVAL | PLAN | GENERATE | BENCH)
 #define ROWS      (TRAIN | EVAL | PLAN | INSPECT)
-#define ALL       (TRAIN | EVAL | PLAN | INSPECT | INIT | GENERATE)
+#define ALL       (TRAIN | EVAL | PLAN | INSPECT | INIT | GENERATE | BENCH)
 #define AT(field) .offset = offsetof(struct zo_options, field)
 
 static const struct zo_option table[] = {
@@ -66,6 +67,8 @@ const char *zo_command_name(enum zo_command command)
         return "init";
     case ZO_COMMAND_GENERATE:
         return "generate";
+    case ZO_COMMAND_BENCH:
+        return "bench";
     }
     return "";
 }

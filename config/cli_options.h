@@ -28,7 +28,8 @@ enum zo_command {
     ZO_COMMAND_PLAN = 1 << 2,
     ZO_COMMAND_INSPECT = 1 << 3,
     ZO_COMMAND_INIT = 1 << 4,
-    ZO_COMMAND_GENERATE = 1 << 5
+    ZO_COMMAND_GENERATE = 1 << 5,
+    ZO_COMMAND_BENCH = 1 << 6
 };
 
 enum zo_option_id {
@@ -133,6 +134,7 @@ struct zo_options {
     int64_t trace_first, trace_last; /* steps, from 1; 0: no --trace */
     bool watch;
     bool dry_run;
+    bool random_weights; /* train: --model gives only the architecture */
     bool json; /* machine-readable output */
     bool help; /* --help: nothing else was checked */
 

@@ -28,6 +28,7 @@ struct zo_executor_options {
     /* Serial, host devices only: everything but the declared ranges of the
      * operation at hand is poison, and poison must be intact behind it. */
     bool poisons;
+    bool times_ops; /* serial: takes the time of each kind of operation */
     /* For tests: the nth operation issued fails (0: none does). */
     uint64_t fail_at_op;
 };
@@ -96,6 +97,20 @@ struct zo_executor_counters {
 };
 void zo_executor_counters(struct zo_executor *executor,
                           struct zo_executor_counters *counters_out);
+
+/* With times_ops: what operations of one name took so far. */
+struct zo_op_time {
+    const char *name;
+    enum zo_engine engine;
+    uint64_t count;
+    uint64_t busy_ns; /* from issuing to done, each alone */
+    double flops;     /* of the longest batch */
+};
+const struct zo_op_time *
+zo_executor_op_times(const struct zo_executor *executor, size_t *count_out);
+
+/* Forgets them: behind the warm-up. */
+void zo_executor_reset_op_times(struct zo_executor *executor);
 
 ZO_C_END
 

@@ -2,19 +2,10 @@
  * The executor's CPU engine: workers that run any ready operation, lowest
  * priority number first, then the oldest.  Row 5.
  */
-#include <time.h>
-
 #include "offload/executor_internal.h"
+#include "src/base/clock.h"
 #include "src/base/memory.h"
 #include "src/base/thread.h"
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* Takes the ready operation that goes first; the lock is held. */
 static uint64_t take_ready(struct zo_executor *executor)
@@ -55,7 +46,8 @@ static void *work(void *argument)
 
     (void)pthread_mutex_lock(&executor->lock);
     for (;;) {
-        uint64_t number, started;
+        uint64_t number;
+        int64_t started;
         enum zo_status status;
 
         while (executor->ready_count == 0 && !executor->is_closing) {
@@ -66,13 +58,14 @@ static void *work(void *argument)
         }
         number = take_ready(executor);
         (void)pthread_mutex_unlock(&executor->lock);
-        started = now_ns();
+        started = zo_clock_ns();
         status = run_one(executor, number);
         if (status != ZO_OK) {
             zo_executor_fail(executor);
         }
         (void)pthread_mutex_lock(&executor->lock);
-        executor->counters.busy_ns[ZO_ENGINE_CPU] += now_ns() - started;
+        executor->counters.busy_ns[ZO_ENGINE_CPU] +=
+            (uint64_t)(zo_clock_ns() - started);
         if (status == ZO_OK) {
             atomic_store_explicit(&zo_instance_at(executor, number)->state,
                                   ZO_INSTANCE_DONE, memory_order_release);

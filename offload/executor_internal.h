@@ -10,6 +10,8 @@
 #include "offload/executor.h"
 #include "offload/order.h"
 
+#define ZO_OP_NAMES_MAX    128 /* kinds of operations that are timed */
+
 enum zo_instance_state {
     ZO_INSTANCE_WAITING,
     ZO_INSTANCE_ISSUED, /* queued on its streams, or given to a worker */
@@ -72,6 +74,8 @@ struct zo_executor {
     struct zo_err failure; /* the first; status ZO_OK: none */
 
     uint64_t issued_ops;
+    struct zo_op_time op_times[ZO_OP_NAMES_MAX];
+    size_t op_time_count;
     struct zo_executor_counters counters;
 };
 

@@ -120,6 +120,11 @@ static enum zo_status dispatch(struct zo_cli *cli, int argc,
         return ZO_OK;
     }
     ZO_TRY(find_command(argv[0], &command));
+    if (command->command == ZO_COMMAND_BENCH && argc > 1 && argv[1][0] != '-') {
+        cli->topic = argv[1];
+        argc--;
+        argv++;
+    }
     return run_command(cli, command, argc - 1, argv + 1);
 }
 

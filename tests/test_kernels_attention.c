@@ -178,7 +178,7 @@ static void check_shape(struct rig *rig, enum zo_dtype type,
         rig_bytes(rig, rig->ops->attention_backward_workspace(
                            self.tokens, self.heads, self.groups, d));
     double *x = rig_values(qkv), *d_values = rig_values(d_out);
-    double *want = rig_doubles(self.tokens * q_width);
+    double *want = rig_doubles(self.tokens * q_width), *got_out, *got_lse;
     double *want_lse = rig_doubles(self.heads * self.tokens);
     double *want_d = rig_doubles(self.tokens * width);
     const struct zo_attention_args args = {
@@ -222,9 +222,8 @@ static void check_shape(struct rig *rig, enum zo_dtype type,
     RIG_CHECK(rig->ops->attention(rig->kernels, rig->stream, &args) == ZO_OK);
     if (rig_matches(rig, "out", out, want, bound_of(&self)) &&
         rig_matches(rig, "lse", lse, want_lse, bound_of(&self))) {
-        double *got_out = rig_values(out), *got_lse = rig_values(lse);
-
-        /* The inputs of the backward pass are those, rounded as they are. */
+        got_out = rig_values(out); /* the backward pass reads these */
+        got_lse = rig_values(lse);
         backward(&self, x, got_out, d_values, got_lse, want_d);
         RIG_CHECK(rig->ops->attention_backward(rig->kernels, rig->stream,
                                                &backward_args) == ZO_OK);

@@ -299,6 +299,12 @@ static void test_attention(void)
         good.kv_length = region(7);
         expect("a cache", zo_attention_check(&good), ZO_OK);
     }
+    end();
+}
+
+static void test_attention_backward(void)
+{
+    TAP_CHECK(begin());
     {
         const struct zo_attention_backward_args good = {
             .d_qkv = region(0),
@@ -493,6 +499,7 @@ int main(void)
         {"matmul refuses bad arguments", test_matmul},
         {"rope refuses bad arguments", test_rope},
         {"attention refuses bad arguments", test_attention},
+        {"attention backward refuses bad arguments", test_attention_backward},
         {"swiglu refuses bad arguments", test_swiglu},
         {"cross-entropy refuses bad arguments", test_loss},
         {"cast, reduce and square norm refuse bad arguments", test_elements},

@@ -1,6 +1,7 @@
 /* The thread pool and the count of usable cores. */
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,11 +10,13 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/cpu.h"
 #include "src/base/memory.h"
 #include "src/base/pool.h"
+#include "src/base/thread.h"
 #include "tests/tap.h"
 
 #define INDICES 1000
@@ -86,6 +89,53 @@ static void test_all_take_part(void)
     }
     (void)pthread_barrier_destroy(&meeting.barrier);
     zo_pool_close(pool);
+}
+
+static void finish_late(void *work, int64_t index)
+{
+    const struct timespec pause = {0, 5000000};
+
+    (void)nanosleep(&pause, NULL);
+    count_run(work, index);
+}
+
+static void test_returns_when_done(void)
+{
+    struct zo_pool *pool = NULL;
+
+    TAP_CHECK_INT(zo_pool_open(3, &pool), ZO_OK);
+    for (int again = 0; again < 5; again++) {
+        struct tally tally = {0};
+
+        zo_pool_run(pool, finish_late, &tally, 6);
+        TAP_CHECK(ran_once(&tally, 6));
+    }
+    zo_pool_close(pool);
+}
+
+static void *is_term_blocked(void *argument)
+{
+    bool *is_blocked = argument;
+    sigset_t set;
+
+    (void)pthread_sigmask(SIG_SETMASK, NULL, &set);
+    *is_blocked = sigismember(&set, SIGTERM) == 1;
+    return NULL;
+}
+
+/* Signals are the main thread's. */
+static void test_signals_blocked(void)
+{
+    bool is_blocked = false;
+    pthread_t thread;
+
+    TAP_CHECK_INT(zo_thread_start("a name that is too long for the kernel",
+                                  is_term_blocked, &is_blocked, &thread),
+                  ZO_OK);
+    (void)pthread_join(thread, NULL);
+    TAP_CHECK(is_blocked);
+    (void)is_term_blocked(&is_blocked);
+    TAP_CHECK(!is_blocked);
 }
 
 struct caller {
@@ -309,6 +359,9 @@ int main(void)
         {"each index runs exactly once at any width", test_runs_each_once},
         {"the caller and all workers can be inside at once",
          test_all_take_part},
+        {"a loop returns when every index is done", test_returns_when_done},
+        {"a started thread has its signals blocked, the starter not",
+         test_signals_blocked},
         {"several threads may run loops at the same time",
          test_several_callers},
         {"a loop allocates nothing", test_allocates_nothing},

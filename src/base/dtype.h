@@ -99,6 +99,20 @@ static inline uint16_t zo_f32_to_f16(float value)
                               13));
 }
 
+/* The nearest value that the type has. */
+static inline float zo_round(float value, enum zo_dtype dtype)
+{
+    switch (dtype) {
+    case ZO_F32:
+        break;
+    case ZO_BF16:
+        return zo_bf16_to_f32(zo_f32_to_bf16(value));
+    case ZO_F16:
+        return zo_f16_to_f32(zo_f32_to_f16(value));
+    }
+    return value;
+}
+
 /* Element `index` of a dense array. */
 static inline float zo_load(const void *array, enum zo_dtype dtype,
                             int64_t index)

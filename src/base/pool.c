@@ -13,8 +13,8 @@
 
 /*
  * One zo_pool_run(), on its caller's stack.  It is listed while it may have
- * indices that nobody has claimed, and outlives its helpers: the caller
- * leaves when there is none.
+ * indices that nobody has claimed, and outlives the workers inside: the
+ * caller returns when there is none.
  */
 struct job {
     zo_pool_fn fn;
@@ -22,9 +22,9 @@ struct job {
     int64_t count;
     atomic_int_least64_t next; /* the first index that nobody has claimed */
     struct job *later;         /* in the list; guarded by the pool's lock */
-    int helpers;               /* workers inside; guarded by the lock */
+    int inside;                /* workers in it; guarded by the lock */
     bool is_listed;            /* guarded by the lock */
-    pthread_cond_t no_helpers;
+    pthread_cond_t all_left;
 };
 
 struct zo_pool {
@@ -89,13 +89,13 @@ static void *worker_run(void *argument)
             (void)pthread_cond_wait(&pool->has_job, &pool->lock);
             continue;
         }
-        job->helpers++;
+        job->inside++;
         (void)pthread_mutex_unlock(&pool->lock);
         run_indices(job);
         (void)pthread_mutex_lock(&pool->lock);
         unlist_job(pool, job);
-        if (--job->helpers == 0) {
-            (void)pthread_cond_signal(&job->no_helpers);
+        if (--job->inside == 0) {
+            (void)pthread_cond_signal(&job->all_left);
         }
     }
     (void)pthread_mutex_unlock(&pool->lock);
@@ -146,7 +146,7 @@ void zo_pool_run(struct zo_pool *pool, zo_pool_fn fn, void *work, int64_t count)
         }
         return;
     }
-    (void)pthread_cond_init(&job.no_helpers, NULL);
+    (void)pthread_cond_init(&job.all_left, NULL);
     (void)pthread_mutex_lock(&pool->lock);
     list_job(pool, &job);
     (void)pthread_mutex_unlock(&pool->lock);
@@ -158,11 +158,11 @@ void zo_pool_run(struct zo_pool *pool, zo_pool_fn fn, void *work, int64_t count)
     run_indices(&job);
     (void)pthread_mutex_lock(&pool->lock);
     unlist_job(pool, &job);
-    while (job.helpers > 0) {
-        (void)pthread_cond_wait(&job.no_helpers, &pool->lock);
+    while (job.inside > 0) {
+        (void)pthread_cond_wait(&job.all_left, &pool->lock);
     }
     (void)pthread_mutex_unlock(&pool->lock);
-    (void)pthread_cond_destroy(&job.no_helpers);
+    (void)pthread_cond_destroy(&job.all_left);
 }
 
 void zo_pool_close(struct zo_pool *pool)

@@ -19,6 +19,7 @@ ZO_C_BEGIN
 struct zo_cli {
     FILE *out, *err;       /* borrowed: standard output and error */
     struct zo_notes notes; /* ended by main() */
+    const char *topic;     /* word behind the command: bench step; or NULL */
     int stopped_by;        /* signal that ended a run in good order; or 0 */
 };
 
@@ -45,6 +46,8 @@ enum zo_status zo_cli_eval(struct zo_cli *cli,
                            const struct zo_options *options) ZO_MUST_CHECK;
 enum zo_status zo_cli_generate(struct zo_cli *cli,
                                const struct zo_options *options) ZO_MUST_CHECK;
+enum zo_status zo_cli_bench(struct zo_cli *cli,
+                            const struct zo_options *options) ZO_MUST_CHECK;
 enum zo_status zo_cli_inspect(struct zo_cli *cli,
                               const struct zo_options *options) ZO_MUST_CHECK;
 enum zo_status zo_cli_init(struct zo_cli *cli,

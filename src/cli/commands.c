@@ -8,6 +8,8 @@ static const struct zo_cli_command commands[] = {
      zo_cli_eval},
     {"generate", ZO_COMMAND_GENERATE, "the answer of a model to a prompt",
      zo_cli_generate},
+    {"bench", ZO_COMMAND_BENCH, "bench step: training steps, and their bound",
+     zo_cli_bench},
     {"inspect", ZO_COMMAND_INSPECT,
      "what is in a model or a data file, as training sees it", zo_cli_inspect},
     {"init", ZO_COMMAND_INIT, "a model of random weights, from a config.json",

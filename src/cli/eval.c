@@ -53,7 +53,7 @@ static enum zo_status evaluate(struct zo_cli *cli, struct zo_setup *setup,
     struct zo_eval_metrics metrics;
 
     ZO_TRY(zo_setup_open(setup->options, &cli->notes, setup));
-    ZO_TRY(zo_setup_trainer(setup, trainer));
+    ZO_TRY(zo_setup_trainer(setup, false, trainer));
     ZO_TRY(zo_trainer_start(*trainer));
     ZO_TRY(load(cli, setup, *trainer));
     zo_cli_print_notes(cli);

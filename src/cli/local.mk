@@ -1,5 +1,6 @@
 # Sources and tests of this folder.
 libzo_a_SOURCES += \
+	src/cli/bench.c \
 	src/cli/cli.h \
 	src/cli/commands.c \
 	src/cli/eval.c \

@@ -14,7 +14,7 @@ static enum zo_status plan(struct zo_cli *cli, struct zo_setup *setup)
     enum zo_status status, printed = ZO_OK;
 
     ZO_TRY(zo_setup_open(options, &cli->notes, setup));
-    status = zo_setup_trainer(setup, &trainer);
+    status = zo_setup_trainer(setup, false, &trainer);
     if (trainer != NULL) {
         const struct zo_err failure = *zo_err_last();
 

@@ -11,6 +11,7 @@
 #include "src/cli/inputs.h"
 
 #define PLAN_ROW_TOKENS    512 /* of plan, when nothing says how long */
+#define BENCH_STEPS        13  /* of bench step, the first 3 to warm up */
 #define TOKEN_MULTIPLE     64
 #define GPU_RESERVE_BYTES  ((uint64_t)512 << 20)
 #define HOST_RESERVE_BYTES ((uint64_t)2 << 30)
@@ -312,11 +313,37 @@ static bool needs_tokenizer(const struct zo_setup *setup)
     return setup->options->data != NULL || setup->options->eval_data != NULL;
 }
 
+/* bench: full rows of random ids, two steps of them. */
+static enum zo_status make_rows(struct zo_setup *setup)
+{
+    const struct zo_options *options = setup->options;
+    const int64_t tokens =
+        options->max_length > 0 ? options->max_length : PLAN_ROW_TOKENS;
+    struct zo_batches_options batches;
+    struct zo_batches_plan plan;
+
+    ZO_TRY(zo_dataset_synthetic(2 * setup->config.train_batch_rows,
+                                (int32_t)tokens,
+                                (int32_t)setup->model.vocab_size,
+                                (uint64_t)setup->config.seed, &setup->data));
+    batches = batches_options(setup, false);
+    ZO_TRY(zo_batches_open(setup->data, &batches, &setup->batches));
+    setup->steps_per_epoch = zo_batches_steps_per_epoch(setup->batches);
+    setup->total_steps =
+        setup->config.max_steps > 0 ? setup->config.max_steps : BENCH_STEPS;
+    ZO_TRY(zo_batches_plan(setup->batches, 0, setup->total_steps, &plan));
+    widen(setup, &plan);
+    return ZO_OK;
+}
+
 static enum zo_status open_rows(struct zo_setup *setup, struct zo_notes *notes)
 {
     const struct zo_options *options = setup->options;
     const bool evaluates = options->command == ZO_COMMAND_EVAL;
 
+    if (options->command == ZO_COMMAND_BENCH) {
+        return make_rows(setup);
+    }
     if (options->data == NULL && options->command != ZO_COMMAND_PLAN) {
         return ZO_FAIL(ZO_E_USAGE, "%s needs --data FILE",
                        zo_command_name(options->command));
@@ -377,10 +404,12 @@ static int64_t eval_interval(const struct zo_setup *setup)
     return steps == ZO_EVAL_EVERY_EPOCH ? setup->steps_per_epoch : steps;
 }
 
-enum zo_status zo_setup_trainer(const struct zo_setup *setup,
+enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
                                 struct zo_trainer **trainer_out)
 {
     const struct zo_trainer_options options = {
+        .is_serial = times_ops,
+        .times_ops = times_ops,
         .config = &setup->config,
         .model = &setup->model,
         .devices = &setup->devices,

@@ -42,8 +42,11 @@ enum zo_status zo_setup_open(const struct zo_options *options,
                              struct zo_setup *setup) ZO_MUST_CHECK;
 void zo_setup_close(struct zo_setup *setup); /* NULL is allowed */
 
-/* The trainer that fits; as zo_trainer_open(). */
-enum zo_status zo_setup_trainer(const struct zo_setup *setup,
+/*
+ * The trainer that fits; as zo_trainer_open().  times_ops: one that runs each
+ * operation alone and takes its time.
+ */
+enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
                                 struct zo_trainer **trainer_out) ZO_MUST_CHECK;
 
 /* The plan as a table for people, or with `json` as one JSON object. */

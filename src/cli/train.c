@@ -63,6 +63,11 @@ static enum zo_status open_model(struct run *run)
     const struct zo_setup *setup = &run->setup;
     size_t index = 0;
 
+    if (setup->options->random_weights) {
+        run->source_dtype = setup->model.dtype;
+        run->has_inv_freq = true;
+        return ZO_OK;
+    }
     ZO_TRY(
         zo_model_dir_open(setup->options->model, &run->cli->notes, &run->dir));
     if (!zo_model_dir_dtype(run->dir, &run->source_dtype)) {
@@ -92,7 +97,7 @@ static enum zo_status prepare(struct run *run)
     }
     ZO_TRY(zo_run_config_describe(&run->setup.config, &cli->notes));
     zo_cli_print_notes(cli);
-    status = zo_setup_trainer(&run->setup, &run->trainer);
+    status = zo_setup_trainer(&run->setup, false, &run->trainer);
     if (run->trainer != NULL) {
         zo_cli_print_plan(status == ZO_OK ? cli->out : cli->err, &run->setup,
                           run->trainer);
@@ -232,7 +237,11 @@ static enum zo_status run_steps(struct run *run)
     int64_t steps = 0;
     enum zo_status status;
 
-    ZO_TRY(zo_weights_load(&weights, run->dir, &run->cli->notes));
+    ZO_TRY(run->dir == NULL
+               ? zo_weights_randomize(&weights,
+                                      (uint64_t)run->setup.config.seed,
+                                      run->setup.devices.pool)
+               : zo_weights_load(&weights, run->dir, &run->cli->notes));
     zo_cli_print_notes(run->cli);
     zo_signals_catch();
     status = zo_trainer_run(run->trainer, &watch, &steps);

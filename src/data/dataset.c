@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/base/memory.h"
+#include "src/base/random.h"
 #include "src/data/rows.h"
 
 #define LENGTH_MIN         4    /* prefix, one token, end token */
@@ -693,6 +694,61 @@ fini_reader:
     }
     *dataset_out = reader.dataset;
     return ZO_OK;
+}
+
+static enum zo_status add_random_row(struct zo_dataset *dataset, int64_t row,
+                                     int32_t tokens, int32_t vocab_size,
+                                     uint64_t key)
+{
+    struct record record = {
+        .ids_at = (int64_t)dataset->pool.count,
+        .spans_at = (int64_t)dataset->span_count,
+        .line = row + 1,
+        .count = tokens,
+    };
+
+    for (int32_t t = 0; t < tokens; t++) {
+        const uint64_t bits =
+            zo_random_bits(key, (uint64_t)row * (uint64_t)tokens + (uint64_t)t);
+
+        ZO_TRY(zo_ids_push(&dataset->pool,
+                           (int32_t)(bits % (uint64_t)vocab_size)));
+    }
+    ZO_TRY(add_label_span(dataset, &record, 0, tokens, record.ids_at));
+    dataset->counts.read++;
+    return add_record(dataset, &record);
+}
+
+enum zo_status zo_dataset_synthetic(int64_t rows, int32_t tokens,
+                                    int32_t vocab_size, uint64_t seed,
+                                    struct zo_dataset **dataset_out)
+{
+    const uint64_t key = zo_random_key(seed, "synthetic rows");
+    struct zo_dataset *dataset = NULL;
+    enum zo_status status;
+
+    if (rows < 1 || tokens < 1 || tokens > 1 << 24 || vocab_size < 1) {
+        return ZO_FAIL(ZO_E_ARG,
+                       "%lld synthetic rows of %d tokens below %d; want 1 or "
+                       "more of each",
+                       (long long)rows, tokens, vocab_size);
+    }
+    ZO_TRY(zo_alloc(1, sizeof(*dataset), "the data set", &dataset));
+    ZO_TRY_GOTO(close_dataset,
+                zo_strndup("synthetic rows", 14, &dataset->path));
+    for (int64_t row = 0; row < rows; row++) {
+        ZO_TRY_GOTO(close_dataset,
+                    add_random_row(dataset, row, tokens, vocab_size, key));
+    }
+    dataset->counts.longest_tokens = tokens;
+    dataset->counts.longest_line = 1;
+    dataset->fingerprint = hash_dataset(dataset);
+    *dataset_out = dataset;
+    return ZO_OK;
+
+close_dataset:
+    zo_dataset_close(dataset);
+    return status;
 }
 
 void zo_dataset_close(struct zo_dataset *dataset)

@@ -179,23 +179,6 @@ uint64_t zo_glm_cache_bytes(const struct zo_model_config *config,
 /* ---- the rotary table -----------------------------------------------------
  */
 
-static float rounded(float value, enum zo_dtype type)
-{
-    uint16_t bits;
-
-    switch (type) {
-    case ZO_F32:
-        return value;
-    case ZO_BF16:
-        bits = zo_f32_to_bf16(value);
-        return zo_bf16_to_f32(bits);
-    case ZO_F16:
-        bits = zo_f32_to_f16(value);
-        return zo_f16_to_f32(bits);
-    }
-    return value;
-}
-
 void zo_glm_rope_table(const struct zo_model_config *config, enum zo_dtype type,
                        bool half_angles, int64_t positions, float *table_out)
 {
@@ -203,21 +186,17 @@ void zo_glm_rope_table(const struct zo_model_config *config, enum zo_dtype type,
     const int64_t pairs = config->rotary_width / 2;
 
     for (int64_t i = 0; i < pairs; i++) {
-        const float exponent = rounded(
-            rounded((float)(2 * i), step) / (float)config->rotary_width, step);
-        const float power =
-            rounded((float)pow(config->rope_base, (double)exponent), step);
-        const float theta = rounded(1.0f / power, step);
+        const float theta = zo_rotary_frequency(config, i, step);
 
         for (int64_t p = 0; p < positions; p++) {
-            const float position = rounded(
-                rounded((float)p, step) / (float)config->rope_position_divisor,
+            const float position = zo_round(
+                zo_round((float)p, step) / (float)config->rope_position_divisor,
                 step);
-            const double angle = (double)rounded(position * theta, step);
+            const double angle = (double)zo_round(position * theta, step);
             float *entry = table_out + 2 * (p * pairs + i);
 
-            entry[0] = rounded((float)cos(angle), step);
-            entry[1] = rounded((float)sin(angle), step);
+            entry[0] = zo_round((float)cos(angle), step);
+            entry[1] = zo_round((float)sin(angle), step);
         }
     }
 }

@@ -97,9 +97,21 @@ void zo_parameters_fini(struct zo_parameters *parameters)
     *parameters = (struct zo_parameters){0};
 }
 
+float zo_rotary_frequency(const struct zo_model_config *config, int64_t pair,
+                          enum zo_dtype dtype)
+{
+    const float width = (float)config->rotary_width;
+    const float exponent =
+        zo_round(zo_round((float)(2 * pair), dtype) / width, dtype);
+    const float power =
+        zo_round((float)pow(config->rope_base, (double)exponent), dtype);
+
+    return zo_round(1.0f / power, dtype);
+}
+
 static double initial_value(const struct zo_parameter *parameter,
                             const struct zo_model_config *config, uint64_t key,
-                            int64_t index)
+                            int64_t index, enum zo_dtype dtype)
 {
     switch (parameter->kind) {
     case ZO_PARAMETER_WEIGHT:
@@ -109,8 +121,7 @@ static double initial_value(const struct zo_parameter *parameter,
     case ZO_PARAMETER_BIAS:
         return 0.0;
     case ZO_PARAMETER_ROTARY:
-        return pow(config->rope_base,
-                   -2.0 * (double)index / (double)config->rotary_width);
+        return (double)zo_rotary_frequency(config, index, dtype);
     }
     return 0.0;
 }
@@ -126,7 +137,7 @@ void zo_parameter_fill(const struct zo_parameter *parameter,
               elem_count <= parameter->elems - first_elem);
     for (int64_t i = 0; i < elem_count; i++) {
         const double value =
-            initial_value(parameter, config, key, first_elem + i);
+            initial_value(parameter, config, key, first_elem + i, dtype);
 
         zo_store(target, dtype, i, (float)value);
     }

@@ -25,7 +25,7 @@ enum zo_parameter_kind {
     ZO_PARAMETER_WEIGHT, /* a matrix; decays */
     ZO_PARAMETER_NORM,   /* starts at 1 */
     ZO_PARAMETER_BIAS,   /* starts at 0 */
-    ZO_PARAMETER_ROTARY  /* inv_freq: base^(-2i/width) */
+    ZO_PARAMETER_ROTARY  /* inv_freq: zo_rotary_frequency() */
 };
 
 #define ZO_PARAMETER_NAME_BYTES 96
@@ -56,6 +56,13 @@ zo_parameters_init(struct zo_parameters *parameters,
 
 /* NULL is allowed. */
 void zo_parameters_fini(struct zo_parameters *parameters);
+
+/*
+ * base^(-2 pair / width), rounded to dtype after each operation: what the
+ * official code computes when the model has that type, and stores.
+ */
+float zo_rotary_frequency(const struct zo_model_config *config, int64_t pair,
+                          enum zo_dtype dtype);
 
 /*
  * Elements [first_elem, first_elem + elem_count) of a parameter of a new

@@ -24,4 +24,32 @@ check_PROGRAMS += \
 	tests/test_loss_scaler \
 	tests/test_lr_schedule \
 	tests/test_metrics \
-	tests/test_progress
+	tests/test_progress \
+	tests/test_vectors \
+	tests/test_vectors_adamw \
+	tests/test_vectors_bits \
+	tests/test_vectors_half
+vector_run = tests/vector_run.c tests/vector_run.h tests/model_fixtures.c \
+	tests/model_fixtures.h
+tests_test_vectors_SOURCES = tests/test_vectors.c $(vector_run)
+tests_test_vectors_adamw_SOURCES = tests/test_vectors_adamw.c $(vector_run)
+tests_test_vectors_half_SOURCES = tests/test_vectors_half.c $(vector_run)
+tests_test_vectors_bits_SOURCES = tests/test_vectors_bits.c $(vector_run)
+
+# Runs over a tiny model.
+tiny_run = tests/tiny_run.c tests/tiny_run.h tests/model_fixtures.c \
+	tests/model_fixtures.h
+check_PROGRAMS += \
+	tests/test_devices \
+	tests/test_steady \
+	tests/test_trainer \
+	tests/test_trainer_faults \
+	tests/test_trainer_lists \
+	tests/test_trainer_memory \
+	tests/test_trainer_numeric
+tests_test_steady_SOURCES = tests/test_steady.c $(tiny_run)
+tests_test_trainer_SOURCES = tests/test_trainer.c $(tiny_run)
+tests_test_trainer_faults_SOURCES = tests/test_trainer_faults.c $(tiny_run)
+tests_test_trainer_lists_SOURCES = tests/test_trainer_lists.c $(tiny_run)
+tests_test_trainer_memory_SOURCES = tests/test_trainer_memory.c $(tiny_run)
+tests_test_trainer_numeric_SOURCES = tests/test_trainer_numeric.c $(tiny_run)

@@ -238,6 +238,11 @@ struct zo_glm *zo_trainer_glm(const struct zo_trainer *trainer)
     return trainer->glm;
 }
 
+struct zo_executor *zo_trainer_executor(const struct zo_trainer *trainer)
+{
+    return trainer->executor;
+}
+
 enum zo_status zo_trainer_start(struct zo_trainer *trainer)
 {
     const struct zo_trainer_options *options = &trainer->options;
@@ -246,6 +251,7 @@ enum zo_status zo_trainer_start(struct zo_trainer *trainer)
         .cpu_workers = 1,
         .is_serial = options->is_serial,
         .poisons = options->poisons,
+        .times_ops = options->times_ops,
         .fail_at_op = options->fail_at_op,
     };
     struct zo_control *control;

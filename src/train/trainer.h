@@ -34,7 +34,7 @@ struct zo_trainer_options {
     uint64_t gpu_memory_bytes;  /* budget a device; 0: none to keep to */
     uint64_t host_memory_bytes; /* likewise */
     /* For tests. */
-    bool is_serial, poisons;
+    bool is_serial, poisons, times_ops;
     uint64_t fail_at_op;
 };
 
@@ -52,6 +52,8 @@ void zo_trainer_close(struct zo_trainer *trainer); /* NULL is allowed */
 
 const struct zo_build *zo_trainer_build(const struct zo_trainer *trainer);
 struct zo_glm *zo_trainer_glm(const struct zo_trainer *trainer);
+/* NULL before start. */
+struct zo_executor *zo_trainer_executor(const struct zo_trainer *trainer);
 
 /* Bytes beside the arena that a device's libraries hold. */
 uint64_t zo_trainer_own_bytes(const struct zo_trainer *trainer, int device);

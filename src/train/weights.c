@@ -152,6 +152,77 @@ enum zo_status zo_weights_load(const struct zo_weights *weights,
     return status;
 }
 
+/* ---- random weights -------------------------------------------------------
+ */
+
+#define FILL_ELEMS 8192 /* of a piece that a thread makes at a time */
+
+struct filling {
+    const struct zo_parameter *parameter;
+    const struct zo_model_config *config;
+    uint64_t seed;
+    int64_t first, count;
+    float *target;
+};
+
+static void fill_part(void *work, int64_t index)
+{
+    const struct filling *filling = work;
+    const int64_t at = index * FILL_ELEMS;
+
+    zo_parameter_fill(filling->parameter, filling->config, filling->seed,
+                      filling->first + at,
+                      zo_min_i64(FILL_ELEMS, filling->count - at), ZO_F32,
+                      filling->target + at);
+}
+
+static enum zo_status randomize_tensor(const struct zo_weights *weights,
+                                       size_t parameter, uint64_t seed,
+                                       struct zo_pool *pool,
+                                       struct piece *piece)
+{
+    const struct zo_unit_tensor *tensor =
+        &zo_glm_tensors(weights->glm)[parameter];
+    struct filling filling = {
+        .parameter = &zo_glm_parameters(weights->glm)->items[parameter],
+        .config = zo_glm_config(weights->glm),
+        .seed = seed,
+        .target = piece->master,
+    };
+
+    for (int64_t at = 0; at < tensor->elems; at += PIECE_ELEMS) {
+        filling.first = at;
+        filling.count = zo_min_i64(PIECE_ELEMS, tensor->elems - at);
+        zo_pool_run(pool, fill_part, &filling,
+                    zo_div_ceil(filling.count, FILL_ELEMS));
+        for (int d = 0; d < weights->device_count; d++) {
+            const struct zo_weight_home home =
+                home_of(weights, filling.parameter->unit, d);
+
+            split(weights, piece, filling.count,
+                  home.remainder != ZO_NO_BUFFER);
+            ZO_TRY(upload(weights, &home, piece, tensor->offset_elems + at,
+                          filling.count));
+        }
+    }
+    return ZO_OK;
+}
+
+enum zo_status zo_weights_randomize(const struct zo_weights *weights,
+                                    uint64_t seed, struct zo_pool *pool)
+{
+    const struct zo_parameters *parameters = zo_glm_parameters(weights->glm);
+    enum zo_status status = ZO_OK;
+    struct piece *piece = NULL;
+
+    ZO_TRY(zo_alloc(1, sizeof(*piece), "a piece of a tensor", &piece));
+    for (size_t i = 0; i < parameters->trained_count && status == ZO_OK; i++) {
+        status = randomize_tensor(weights, i, seed, pool, piece);
+    }
+    zo_free(piece);
+    return status;
+}
+
 /* ---- writing --------------------------------------------------------------
  */
 

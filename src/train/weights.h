@@ -42,6 +42,14 @@ enum zo_status zo_weights_load(const struct zo_weights *weights,
                                struct zo_notes *notes) ZO_MUST_CHECK;
 
 /*
+ * Random weights instead, those that `init` writes for the same seed; `pool`
+ * splits the work.
+ */
+enum zo_status zo_weights_randomize(const struct zo_weights *weights,
+                                    uint64_t seed,
+                                    struct zo_pool *pool) ZO_MUST_CHECK;
+
+/*
  * Writes the weights as a model directory, from the masters, with the other
  * files of source_path (may be NULL).  As zo_model_dir_write().
  */

@@ -1,0 +1,3 @@
+libzo_a_SOURCES += \
+	bench/products.c \
+	bench/products.h

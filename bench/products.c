@@ -1,0 +1,189 @@
+#include "bench/products.h"
+
+#include "src/base/arith.h"
+#include "src/base/clock.h"
+#include "src/base/memory.h"
+#include "src/base/random.h"
+#include "src/model/glm.h"
+
+#define LEAST_NS 100000000 /* of a shape */
+#define WARM_UPS 2
+
+/* A linear map of the model: (rows, inputs) to (rows, outputs). */
+struct linear {
+    int64_t rows, inputs, outputs;
+    int64_t count; /* of them in a step */
+};
+
+struct bench {
+    const struct zo_machine *machine;
+    struct zo_stream *stream;
+    enum zo_dtype type;
+    char *memory; /* owned; operands, result, workspace */
+    uint64_t operand_bytes, result_bytes, memory_bytes;
+};
+
+static struct zo_matmul_args product(const struct bench *bench, int64_t m,
+                                     int64_t n, int64_t k, bool transpose_a,
+                                     bool transpose_b, enum zo_dtype c_type,
+                                     bool adds)
+{
+    char *c = bench->memory + 2 * bench->operand_bytes;
+
+    return (struct zo_matmul_args){
+        .c = c,
+        .a = bench->memory,
+        .b = bench->memory + bench->operand_bytes,
+        .addend = adds ? c : NULL,
+        .workspace = c + bench->result_bytes,
+        .m = m,
+        .n = n,
+        .k = k,
+        .transpose_a = transpose_a,
+        .transpose_b = transpose_b,
+        .type = bench->type,
+        .c_type = c_type,
+    };
+}
+
+/* Seconds of one product: the mean of as many as take LEAST_NS. */
+static enum zo_status time_product(const struct bench *bench,
+                                   const struct zo_matmul_args *args,
+                                   double *seconds_out)
+{
+    const struct zo_machine *machine = bench->machine;
+    int64_t runs = 0, started_ns, now_ns;
+
+    for (int i = 0; i < WARM_UPS; i++) {
+        ZO_TRY(machine->kernel_ops->matmul(machine->kernels[0], bench->stream,
+                                           args));
+    }
+    ZO_TRY(machine->device_ops->stream_sync(bench->stream));
+    started_ns = zo_clock_ns();
+    do {
+        for (int i = 0; i < 4; i++, runs++) {
+            ZO_TRY(machine->kernel_ops->matmul(machine->kernels[0],
+                                               bench->stream, args));
+        }
+        ZO_TRY(machine->device_ops->stream_sync(bench->stream));
+        now_ns = zo_clock_ns();
+    } while (now_ns - started_ns < LEAST_NS);
+    *seconds_out = zo_clock_seconds(started_ns, now_ns) / (double)runs;
+    return ZO_OK;
+}
+
+static enum zo_status time_linear(const struct bench *bench,
+                                  const struct linear *linear,
+                                  struct zo_product_rate *rate)
+{
+    const int64_t m = linear->rows, n = linear->outputs, k = linear->inputs;
+    const struct zo_matmul_args products[] = {
+        product(bench, m, n, k, false, true, bench->type, false),
+        product(bench, m, k, n, false, false, bench->type, false),
+        product(bench, n, k, m, true, false, ZO_F32, false),
+    };
+
+    for (size_t i = 0; i < ZO_COUNT(products); i++) {
+        double seconds = 0.0;
+
+        ZO_TRY(time_product(bench, &products[i], &seconds));
+        rate->seconds += seconds * (double)linear->count;
+        rate->flops +=
+            2.0 * (double)m * (double)n * (double)k * (double)linear->count;
+    }
+    return ZO_OK;
+}
+
+/* Random numbers: zeros would draw less power, and run faster. */
+static enum zo_status fill_operands(const struct bench *bench)
+{
+    const size_t piece = 1 << 20;
+    const uint64_t key = zo_random_key(42, "products");
+    enum zo_status status = ZO_OK;
+    char *numbers = NULL;
+
+    ZO_TRY(zo_alloc(1, piece, "numbers to multiply", &numbers));
+    for (size_t i = 0; i < piece / zo_dtype_bytes(bench->type); i++) {
+        zo_store(numbers, bench->type, (int64_t)i,
+                 (float)zo_random_normal(key, i));
+    }
+    for (uint64_t at = 0; at < 2 * bench->operand_bytes && status == ZO_OK;
+         at += piece) {
+        status = bench->machine->device_ops->copy(
+            bench->stream, bench->memory + at, numbers,
+            (size_t)zo_min_i64((int64_t)piece,
+                               (int64_t)(2 * bench->operand_bytes - at)));
+    }
+    if (status == ZO_OK) {
+        status = bench->machine->device_ops->stream_sync(bench->stream);
+    }
+    zo_free(numbers);
+    return status;
+}
+
+static void size_memory(struct bench *bench, const struct linear *linears,
+                        size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct linear *linear = &linears[i];
+        const int64_t sides[] = {linear->rows * linear->inputs,
+                                 linear->rows * linear->outputs,
+                                 linear->inputs * linear->outputs};
+
+        for (int s = 0; s < 3; s++) {
+            const uint64_t operand =
+                (uint64_t)sides[s] * zo_dtype_bytes(bench->type);
+            const uint64_t result = (uint64_t)sides[s] * sizeof(float);
+
+            bench->operand_bytes =
+                operand > bench->operand_bytes ? operand : bench->operand_bytes;
+            bench->result_bytes =
+                result > bench->result_bytes ? result : bench->result_bytes;
+        }
+    }
+    bench->operand_bytes = zo_round_up(bench->operand_bytes, 256);
+    bench->result_bytes = zo_round_up(bench->result_bytes, 256);
+    bench->memory_bytes = 2 * bench->operand_bytes + bench->result_bytes +
+                          bench->machine->kernel_ops->matmul_workspace();
+}
+
+enum zo_status zo_bench_products(const struct zo_devices *devices,
+                                 const struct zo_model_config *model,
+                                 enum zo_dtype type, int64_t tokens,
+                                 int64_t labels,
+                                 struct zo_product_rate *rate_out)
+{
+    const struct zo_device_ops *ops = devices->machine.device_ops;
+    struct zo_device *device = devices->machine.devices[0];
+    const int64_t heads = model->num_heads * model->head_width;
+    const int64_t qkv = heads + 2 * model->num_kv_groups * model->head_width;
+    const int64_t chunk = zo_min_i64(labels, ZO_GLM_LOGIT_ROWS);
+    const struct linear linears[] = {
+        {tokens, model->hidden_size, qkv, model->num_layers},
+        {tokens, heads, model->hidden_size, model->num_layers},
+        {tokens, model->hidden_size, 2 * model->ffn_size, model->num_layers},
+        {tokens, model->ffn_size, model->hidden_size, model->num_layers},
+        {chunk, model->hidden_size, model->vocab_size,
+         zo_div_ceil(labels, chunk)},
+    };
+    struct bench bench = {.machine = &devices->machine, .type = type};
+    struct zo_product_rate rate = {0};
+    enum zo_status status;
+
+    size_memory(&bench, linears, ZO_COUNT(linears));
+    ZO_TRY(ops->stream_open(device, "products", &bench.stream));
+    ZO_TRY_GOTO(close_stream,
+                ops->mem_alloc(device, ZO_MEM_DEVICE, "products to time",
+                               bench.memory_bytes, (void **)&bench.memory));
+    ZO_TRY_GOTO(free_memory, fill_operands(&bench));
+    for (size_t i = 0; i < ZO_COUNT(linears); i++) {
+        ZO_TRY_GOTO(free_memory, time_linear(&bench, &linears[i], &rate));
+    }
+    *rate_out = rate;
+
+free_memory:
+    ops->mem_free(device, ZO_MEM_DEVICE, bench.memory, bench.memory_bytes);
+close_stream:
+    ops->stream_close(bench.stream);
+    return status;
+}

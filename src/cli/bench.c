@@ -1,0 +1,207 @@
+/*
+ * zero-offload bench: measurements with their bound beside them.
+ *
+ * bench step: steps of training on random weights and rows; the products of
+ * the step alone, on the same shapes, are the bound.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/products.h"
+#include "src/base/jsonl.h"
+#include "src/base/memory.h"
+#include "src/base/text.h"
+#include "src/cli/cli.h"
+#include "src/cli/setup.h"
+
+#define WARM_UP_STEPS 3
+#define STEPS_MAX     1000
+
+struct step_bench {
+    struct zo_cli *cli;
+    struct zo_setup setup;
+    struct zo_trainer *trainer;
+    struct zo_product_rate products;
+    double seconds[STEPS_MAX];
+    int64_t steps; /* measured */
+    double tokens; /* of a step */
+    double loss;   /* of the last step */
+};
+
+static enum zo_status on_step(void *context,
+                              const struct zo_step_metrics *metrics)
+{
+    struct step_bench *bench = context;
+
+    if (metrics->step == WARM_UP_STEPS) {
+        zo_executor_reset_op_times(zo_trainer_executor(bench->trainer));
+    }
+    if (metrics->step > WARM_UP_STEPS && !metrics->overflow &&
+        bench->steps < STEPS_MAX) {
+        bench->seconds[bench->steps++] = metrics->step_seconds;
+        bench->tokens = (double)metrics->tokens;
+    }
+    bench->loss = metrics->loss;
+    return ZO_OK;
+}
+
+static int by_seconds(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+
+    return a < b ? -1 : a > b;
+}
+
+static enum zo_status run_steps(struct step_bench *bench, bool times_ops)
+{
+    const struct zo_trainer_watch watch = {.context = bench,
+                                           .on_step = on_step};
+    struct zo_weights weights;
+    int64_t steps = 0;
+
+    bench->steps = 0;
+    ZO_TRY(zo_setup_trainer(&bench->setup, times_ops, &bench->trainer));
+    ZO_TRY(zo_trainer_start(bench->trainer));
+    weights = zo_trainer_weights(bench->trainer);
+    ZO_TRY(zo_weights_randomize(&weights, (uint64_t)bench->setup.config.seed,
+                                bench->setup.devices.pool));
+    return zo_trainer_run(bench->trainer, &watch, &steps);
+}
+
+static double op_flops(const struct step_bench *bench)
+{
+    const struct zo_build *build = zo_trainer_build(bench->trainer);
+
+    return zo_plan_flops(&build->program, build->step_schedule);
+}
+
+static void print_times(const struct step_bench *bench)
+{
+    FILE *out = bench->cli->out;
+    size_t count = 0;
+    const struct zo_op_time *times =
+        zo_executor_op_times(zo_trainer_executor(bench->trainer), &count);
+    const double steps = (double)bench->steps;
+    uint64_t total_ns = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        total_ns += times[i].busy_ns;
+    }
+    (void)fprintf(out,
+                  "each operation alone, a step:\n"
+                  "  %-34s %6s %10s %7s %9s\n",
+                  "operation", "runs", "ms", "share", "TFLOP/s");
+    for (size_t i = 0; i < count; i++) {
+        const double seconds = (double)times[i].busy_ns * 1e-9;
+
+        (void)fprintf(out, "  %-34s %6.0f %10.3f %6.1f%%", times[i].name,
+                      (double)times[i].count / steps, seconds * 1e3 / steps,
+                      100.0 * (double)times[i].busy_ns / (double)total_ns);
+        if (times[i].flops > 0.0) {
+            (void)fprintf(out, " %9.1f", times[i].flops / seconds * 1e-12);
+        }
+        (void)fputc('\n', out);
+    }
+    (void)fprintf(out, "  %-34s %6s %10.3f\n", "together", "",
+                  (double)total_ns * 1e-6 / steps);
+}
+
+static enum zo_status print_result(struct step_bench *bench, double flops)
+{
+    const struct zo_setup *setup = &bench->setup;
+    const double median = bench->seconds[bench->steps / 2];
+    struct zo_jsonl json;
+    char buffer[2048];
+
+    if (!setup->options->json) {
+        (void)fprintf(
+            bench->cli->out,
+            "step %.4f s (median of %" PRId64 "; %.4f to %.4f), %.0f tokens, "
+            "%.0f tokens/s, loss %.4f\n"
+            "products %.2f TFLOP a step; alone %.4f s at %.1f TFLOP/s, which "
+            "is %.1f %% of the step\n",
+            median, bench->steps, bench->seconds[0],
+            bench->seconds[bench->steps - 1], bench->tokens,
+            bench->tokens / median, bench->loss, flops * 1e-12,
+            flops / (bench->products.flops / bench->products.seconds),
+            bench->products.flops / bench->products.seconds * 1e-12,
+            100.0 * flops / (bench->products.flops / bench->products.seconds) /
+                median);
+        return ZO_OK;
+    }
+    zo_jsonl_init_file(&json, bench->cli->out, "standard output", buffer,
+                       sizeof(buffer));
+    zo_jsonl_begin(&json);
+    zo_jsonl_int(&json, "format", 1);
+    zo_jsonl_text(&json, "suite", "step");
+    zo_jsonl_text(&json, "device",
+                  setup->devices.machine.device_ops
+                      ->info(setup->devices.machine.devices[0])
+                      ->description);
+    zo_jsonl_text(&json, "dtype", zo_dtype_name(setup->config.dtype));
+    zo_jsonl_int(&json, "parameters", setup->model.parameter_count);
+    zo_jsonl_real(&json, "tokens", bench->tokens);
+    zo_jsonl_real(&json, "step_seconds_median", median);
+    zo_jsonl_real(&json, "step_seconds_min", bench->seconds[0]);
+    zo_jsonl_real(&json, "step_seconds_max", bench->seconds[bench->steps - 1]);
+    zo_jsonl_real(&json, "tokens_per_second", bench->tokens / median);
+    zo_jsonl_real(&json, "product_flops", flops);
+    zo_jsonl_real(&json, "product_flops_per_second",
+                  bench->products.flops / bench->products.seconds);
+    zo_jsonl_real(&json, "loss", bench->loss);
+    return zo_jsonl_end(&json);
+}
+
+static enum zo_status bench_step(struct step_bench *bench)
+{
+    struct zo_setup *setup = &bench->setup;
+    double flops;
+
+    ZO_TRY(zo_setup_open(setup->options, &bench->cli->notes, setup));
+    zo_cli_print_notes(bench->cli);
+    if (setup->total_steps <= WARM_UP_STEPS) {
+        return ZO_FAIL(ZO_E_USAGE,
+                       "--max-steps %" PRId64 ": the first %d only warm up; "
+                       "want more",
+                       setup->total_steps, WARM_UP_STEPS);
+    }
+    ZO_TRY(zo_bench_products(&setup->devices, &setup->model,
+                             setup->config.dtype, setup->bounds.tokens,
+                             setup->bounds.labels, &bench->products));
+    ZO_TRY(run_steps(bench, false));
+    if (bench->steps == 0) {
+        return ZO_FAIL(ZO_E_NUMERIC, "every step was skipped for an overflow: "
+                                     "there is nothing to measure");
+    }
+    flops = op_flops(bench);
+    qsort(bench->seconds, (size_t)bench->steps, sizeof(bench->seconds[0]),
+          by_seconds);
+    ZO_TRY(print_result(bench, flops));
+    zo_trainer_close(bench->trainer);
+    bench->trainer = NULL;
+    ZO_TRY(run_steps(bench, true));
+    if (!setup->options->json) {
+        print_times(bench);
+    }
+    return ZO_OK;
+}
+
+enum zo_status zo_cli_bench(struct zo_cli *cli,
+                            const struct zo_options *options)
+{
+    struct step_bench *bench = NULL;
+    enum zo_status status;
+
+    if (cli->topic == NULL || strcmp(cli->topic, "step") != 0) {
+        return ZO_FAIL(ZO_E_USAGE, "bench: want one of: step");
+    }
+    ZO_TRY(zo_alloc(1, sizeof(*bench), "the measurements", &bench));
+    bench->cli = cli;
+    bench->setup.options = options;
+    status = bench_step(bench);
+    zo_trainer_close(bench->trainer);
+    zo_setup_close(&bench->setup);
+    zo_free(bench);
+    return status;
+}

@@ -1,0 +1,362 @@
+/*
+ * Training steps: what may change the numbers, and what may not change a bit.
+ */
+#include "src/train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "tests/model_fixtures.h"
+#include "tests/tap.h"
+#include "tests/tiny_run.h"
+
+#define CLOSE 1e-6
+
+static const char bf16[] = "\"bf16\": {\"enabled\": true}";
+static const char fp16[] =
+    "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 8}";
+
+/* Runs, and marks the case as failed if that fails. */
+static bool ran(const struct tiny_knobs *knobs, struct tiny_result *result)
+{
+    const enum zo_status status = tiny_whole(knobs, result);
+
+    if (status != ZO_OK) {
+        tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
+    }
+    return status == ZO_OK;
+}
+
+/* "type, clipping": members of the JSON; static, one at a time. */
+static const char *json_of(const char *type, bool clips, const char *more)
+{
+    static char json[512];
+
+    (void)snprintf(json, sizeof(json), "%s%s\"gradient_clipping\": %s%s%s",
+                   type, type[0] != '\0' ? ", " : "", clips ? "0.5" : "0",
+                   more[0] != '\0' ? ", " : "", more);
+    return json;
+}
+
+/* ---- devices --------------------------------------------------------------
+ */
+
+static void test_devices_agree(void)
+{
+    struct tiny_result alone, other;
+
+    TAP_CHECK(ran(&(struct tiny_knobs){.steps = 10, .shuffles = true}, &alone));
+    TAP_CHECK_INT(alone.step_count, 10);
+    TAP_CHECK_INT(alone.step[2].rows, 5); /* the last of an epoch */
+    TAP_CHECK(alone.step[9].loss < alone.step[0].loss - 0.1);
+    for (int devices = 2; devices <= 4; devices++) {
+        TAP_CHECK(ran(&(struct tiny_knobs){.steps = 10,
+                                           .shuffles = true,
+                                           .devices = devices},
+                      &other));
+        TAP_CHECK(other.devices_agree);
+        TAP_CHECK(tiny_loss_distance(&alone, &other) <= CLOSE);
+        for (int i = 0; i < 10; i++) {
+            TAP_CHECK_INT(other.step[i].rows, alone.step[i].rows);
+            TAP_CHECK_INT(other.step[i].label_tokens,
+                          alone.step[i].label_tokens);
+        }
+    }
+}
+
+static void test_delays_change_no_bit(void)
+{
+    for (int devices = 1; devices <= 4; devices++) {
+        struct tiny_knobs knobs = {.devices = devices, .steps = 3};
+        struct tiny_result first, again;
+
+        knobs.json = json_of("", devices % 2 == 0, "");
+        TAP_CHECK(ran(&knobs, &first));
+        TAP_CHECK(ran(&knobs, &again));
+        TAP_CHECK(tiny_same_bits(&first, &again));
+        for (int round = 0; round < 2; round++) {
+            knobs.threads = 1 + 2 * round;
+            knobs.delay_us_max = 30;
+            knobs.delay_seed = (uint64_t)(100 * devices + round);
+            TAP_CHECK(ran(&knobs, &again));
+            TAP_CHECK(tiny_same_bits(&first, &again));
+        }
+    }
+}
+
+static void test_devices_without_rows(void)
+{
+    /* Epochs of 12, 12 and 2 rows; then a file of fewer rows than devices. */
+    static const int files[] = {26, 3};
+    struct tiny_result alone, other;
+
+    for (size_t f = 0; f < TAP_COUNT(files); f++) {
+        struct tiny_knobs knobs = {.rows = files[f], .steps = 6};
+
+        TAP_CHECK(ran(&knobs, &alone));
+        TAP_CHECK_INT(alone.step[2].rows, f == 0 ? 2 : 3);
+        knobs.devices = 4;
+        TAP_CHECK(ran(&knobs, &other));
+        TAP_CHECK(other.devices_agree);
+        TAP_CHECK(tiny_loss_distance(&alone, &other) <= CLOSE);
+        knobs.accumulation = 3; /* and micro batches without rows */
+        TAP_CHECK(ran(&knobs, &other));
+        TAP_CHECK(other.devices_agree);
+        TAP_CHECK(tiny_loss_distance(&alone, &other) <= CLOSE);
+    }
+}
+
+/* ---- accumulation ---------------------------------------------------------
+ */
+
+static struct tiny_numbers whole_numbers, part_numbers;
+
+static void test_accumulation(void)
+{
+    static const int counts[] = {2, 3, 4, 6, 12};
+    struct tiny_knobs knobs = {.steps = 5, .json = json_of("", true, "")};
+    struct tiny_result whole, parts;
+
+    TAP_CHECK_INT(tiny_whole_numbers(&knobs, &whole, &whole_numbers), ZO_OK);
+    for (size_t i = 0; i < TAP_COUNT(counts); i++) {
+        knobs.accumulation = counts[i];
+        TAP_CHECK_INT(tiny_whole_numbers(&knobs, &parts, &part_numbers), ZO_OK);
+        TAP_CHECK(tiny_loss_distance(&whole, &parts) <= CLOSE);
+        TAP_CHECK(tiny_distance(whole_numbers.weights, part_numbers.weights) <=
+                  CLOSE);
+        TAP_CHECK(tiny_distance(whole_numbers.gradients,
+                                part_numbers.gradients) <= CLOSE);
+    }
+}
+
+/* The first step of each row by itself: their mean is the mean of means. */
+static bool mean_of_rows(double *loss_out, struct tiny_numbers *mean)
+{
+    static struct tiny_numbers one;
+    struct tiny_result result;
+
+    *loss_out = 0.0;
+    *mean = (struct tiny_numbers){{0}, {0}};
+    for (int row = 0; row < TINY_STEP_ROWS; row++) {
+        const struct tiny_knobs knobs = {
+            .rows = 1, .first_row = row, .micro_rows = 1, .steps = 1};
+
+        if (tiny_whole_numbers(&knobs, &result, &one) != ZO_OK) {
+            return false;
+        }
+        *loss_out += result.step[0].loss / TINY_STEP_ROWS;
+        for (int i = 0; i < TINY_PARAMETERS; i++) {
+            mean->gradients[i] += one.gradients[i] / TINY_STEP_ROWS;
+        }
+    }
+    return true;
+}
+
+static void test_mean_of_means(void)
+{
+    struct tiny_knobs knobs = {.micro_rows = 1, .steps = 1};
+    struct tiny_result result;
+    double loss = 0.0, token_loss;
+
+    TAP_CHECK(mean_of_rows(&loss, &whole_numbers));
+    for (int devices = 1; devices <= 4; devices++) {
+        knobs.devices = devices;
+        knobs.accumulation = TINY_STEP_ROWS / devices;
+        knobs.json = NULL;
+        TAP_CHECK(ran(&knobs, &result));
+        token_loss = result.step[0].loss;
+        knobs.json = "\"zero_offload\": {\"loss_reduction\": "
+                     "\"micro_batch\"}";
+        TAP_CHECK_INT(tiny_whole_numbers(&knobs, &result, &part_numbers),
+                      ZO_OK);
+        TAP_CHECK(fabs(result.step[0].loss - loss) <= CLOSE);
+        TAP_CHECK(fabs(result.step[0].loss - token_loss) > 1e-3);
+        TAP_CHECK(tiny_distance(whole_numbers.gradients,
+                                part_numbers.gradients) <= CLOSE);
+    }
+}
+
+/* ---- what may not change a bit --------------------------------------------
+ */
+
+/* Runs of the same numbers, whatever is different between them. */
+static bool same_as(const struct tiny_knobs *knobs,
+                    const struct tiny_result *want, const char *what)
+{
+    struct tiny_result got;
+
+    if (!ran(knobs, &got)) {
+        return false;
+    }
+    if (!tiny_same_bits(want, &got)) {
+        tap_fail(__FILE__, __LINE__, "%s gives other bits (%d devices, %s)",
+                 what, knobs->devices, knobs->json);
+        return false;
+    }
+    return true;
+}
+
+static bool modes_agree(struct tiny_knobs knobs, const char *type, bool clips)
+{
+    static const char *const keeps[] = {"cheap", "layer"};
+    struct tiny_result want;
+    char more[64];
+
+    knobs.json =
+        json_of(type, clips, "\"zero_offload\": {\"recompute\": \"none\"}");
+    if (!ran(&knobs, &want)) {
+        return false;
+    }
+    knobs.is_serial = true;
+    if (!same_as(&knobs, &want, "serial mode")) {
+        return false;
+    }
+    knobs.poisons = true;
+    if (!same_as(&knobs, &want, "poison mode")) {
+        return false;
+    }
+    knobs.is_serial = knobs.poisons = false;
+    for (size_t i = 0; i < TAP_COUNT(keeps); i++) {
+        (void)snprintf(more, sizeof(more),
+                       "\"zero_offload\": {\"recompute\": \"%s\"}", keeps[i]);
+        knobs.json = json_of(type, clips, more);
+        if (!same_as(&knobs, &want, keeps[i])) {
+            return false;
+        }
+        knobs.poisons = true;
+        if (!same_as(&knobs, &want, "poison mode, recomputing")) {
+            return false;
+        }
+        knobs.poisons = false;
+    }
+    return true;
+}
+
+static void modes_of(const char *type)
+{
+    for (int devices = 1; devices <= 3; devices++) {
+        for (int clips = 0; clips <= 1; clips++) {
+            const struct tiny_knobs knobs = {
+                .devices = devices, .accumulation = 2, .steps = 3};
+
+            if (!modes_agree(knobs, type, clips != 0)) {
+                return;
+            }
+        }
+    }
+}
+
+static void test_modes_fp32(void)
+{
+    modes_of("");
+}
+
+static void test_modes_bf16(void)
+{
+    modes_of(bf16);
+}
+
+static void test_modes_fp16(void)
+{
+    modes_of(fp16);
+}
+
+static void test_bucket_sizes(void)
+{
+    static const char *const sizes[] = {"0", "1", "200", "1000", "15099494.4"};
+    const char *const types[] = {"", bf16, fp16};
+    struct tiny_knobs knobs = {.devices = 3, .steps = 3};
+    struct tiny_result want;
+    char more[96];
+
+    for (size_t t = 0; t < TAP_COUNT(types); t++) {
+        knobs.json = json_of(types[t], true, "");
+        TAP_CHECK(ran(&knobs, &want));
+        for (size_t i = 0; i < TAP_COUNT(sizes); i++) {
+            (void)snprintf(more, sizeof(more),
+                           "\"zero_optimization\": {\"stage\": %d, "
+                           "\"reduce_bucket_size\": %s}",
+                           (int)i % 4, sizes[i]);
+            knobs.json = json_of(types[t], true, more);
+            TAP_CHECK(same_as(&knobs, &want, sizes[i]));
+        }
+    }
+}
+
+static void test_types_follow(void)
+{
+    /* 16-bit runs stay near the fp32 one, and learn. */
+    const char *const types[] = {bf16, fp16};
+    struct tiny_result exact, got;
+
+    TAP_CHECK(ran(&(struct tiny_knobs){.steps = 10}, &exact));
+    for (size_t t = 0; t < TAP_COUNT(types); t++) {
+        TAP_CHECK(
+            ran(&(struct tiny_knobs){.steps = 10, .json = types[t]}, &got));
+        TAP_CHECK(tiny_loss_distance(&exact, &got) <= 0.02);
+        TAP_CHECK(got.step[9].loss < got.step[0].loss - 0.1);
+    }
+}
+
+static void test_clipping(void)
+{
+    struct tiny_result free_run, clipped;
+    static struct tiny_numbers numbers;
+
+    TAP_CHECK(ran(&(struct tiny_knobs){.steps = 1}, &free_run));
+    TAP_CHECK(free_run.step[0].clip_coefficient == 1.0);
+    TAP_CHECK(free_run.step[0].grad_norm > 0.1);
+    TAP_CHECK_INT(tiny_whole_numbers(
+                      &(struct tiny_knobs){
+                          .steps = 1, .json = "\"gradient_clipping\": 0.05"},
+                      &clipped, &numbers),
+                  ZO_OK);
+    TAP_CHECK(clipped.step[0].grad_norm == free_run.step[0].grad_norm);
+    TAP_CHECK(fabs(clipped.step[0].clip_coefficient -
+                   0.05 / (clipped.step[0].grad_norm + 1e-6)) < 1e-12);
+    TAP_CHECK(clipped.state != free_run.state);
+}
+
+static void test_norm_by_hand(void)
+{
+    struct tiny_result result;
+    double squares = 0.0;
+
+    TAP_CHECK_INT(tiny_whole_numbers(&(struct tiny_knobs){.steps = 1}, &result,
+                                     &whole_numbers),
+                  ZO_OK);
+    for (int i = 0; i < TINY_PARAMETERS; i++) {
+        squares += (double)whole_numbers.gradients[i] *
+                   (double)whole_numbers.gradients[i];
+    }
+    TAP_CHECK(fabs(sqrt(squares) - result.step[0].grad_norm) <=
+              1e-9 * result.step[0].grad_norm);
+}
+
+static const struct tap_case cases[] = {
+    {"1 to 4 devices give the same losses within 1e-6", test_devices_agree},
+    {"random delays and threads change no bit, for 1 to 4 devices",
+     test_delays_change_no_bit},
+    {"devices and micro batches without rows add nothing",
+     test_devices_without_rows},
+    {"accumulation gives the losses, gradients and weights of the one batch",
+     test_accumulation},
+    {"loss_reduction micro_batch is the mean of the micro batches' means",
+     test_mean_of_means},
+    {"serial, poison, overlapped and recomputing runs agree to the bit: fp32",
+     test_modes_fp32},
+    {"serial, poison, overlapped and recomputing runs agree to the bit: bf16",
+     test_modes_bf16},
+    {"serial, poison, overlapped and recomputing runs agree to the bit: fp16",
+     test_modes_fp16},
+    {"the size of exchanged pieces changes no bit", test_bucket_sizes},
+    {"bf16 and fp16 follow fp32", test_types_follow},
+    {"clipping scales by the limit over the norm", test_clipping},
+    {"the norm is that of all gradients", test_norm_by_hand},
+};
+
+int main(void)
+{
+    fx_begin();
+    return tap_run(cases, TAP_COUNT(cases));
+}
