@@ -459,6 +459,48 @@ static void test_memory(void)
     bench_close(&bench);
 }
 
+/* ---- counters ------------------------------------------------------------ */
+
+/* The serial mode counts as the other does, and takes times. */
+static void test_times(void)
+{
+    const struct zo_executor_options options = {
+        .cpu_workers = 1, .is_serial = true, .times_ops = true};
+    atomic_int count = 0;
+    const struct act counts = {.counts = &count};
+    const struct zo_op_time *times;
+    struct zo_executor_counters counters;
+    struct bench bench;
+    size_t names = 9;
+
+    bench_init(&bench, 1);
+    bench_list(&bench);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_D2H, 0, 0, bench.gpu[0], bench.host},
+              &counts);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_CPU, 0, 0, bench.host, ZO_NO_BUFFER},
+              &counts);
+    TAP_CHECK_INT(bench_open(&bench, &options), ZO_OK);
+    (void)zo_executor_op_times(bench.executor, &names);
+    TAP_CHECK_INT(names, 0);
+    TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
+    TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
+    TAP_CHECK_INT(atomic_load(&count), 4); /* done when start returns */
+    times = zo_executor_op_times(bench.executor, &names);
+    TAP_CHECK_INT(names, 1); /* all have one name */
+    TAP_CHECK_INT(times[0].count, 4);
+    TAP_CHECK(times[0].busy_ns > 0);
+    zo_executor_counters(bench.executor, &counters);
+    TAP_CHECK_INT(counters.ops[ZO_ENGINE_D2H], 2);
+    TAP_CHECK_INT(counters.ops[ZO_ENGINE_CPU], 2);
+    TAP_CHECK_INT(counters.bytes[ZO_ENGINE_D2H], 2 * BENCH_BYTES);
+    zo_executor_reset_op_times(bench.executor);
+    (void)zo_executor_op_times(bench.executor, &names);
+    TAP_CHECK_INT(names, 0);
+    bench_close(&bench);
+}
+
 static enum zo_status add_up(const struct zo_op_call *call)
 {
     unsigned char *sum = call->at[0];
@@ -514,6 +556,7 @@ int main(void)
         {"all parts of a collective wait", test_parts_waiting},
         {"too many predecessors are still all waited for", test_barrier},
         {"buffers start as zeros and can be read and written", test_memory},
+        {"the serial mode counts, and takes times", test_times},
         {"an operation may have as many accesses as devices need",
          test_most_accesses},
     };
