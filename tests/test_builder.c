@@ -167,6 +167,244 @@ static void test_evaluates_only(void)
     zo_build_fini(&model.build);
 }
 
+/* ---- what is emitted ----------------------------------------------------- */
+
+enum { CALLS_MAX = 512 };
+
+/* A model that adds nothing, and keeps what it was asked for. */
+struct recorder {
+    struct call {
+        char kind; /* 'f'orward, 't'urn, 'b'ackward */
+        struct zo_emit emit;
+    } calls[CALLS_MAX];
+    int count;
+};
+
+static enum zo_status record_nothing(void *model, struct zo_program *program,
+                                     int device)
+{
+    (void)model, (void)program, (void)device;
+    return ZO_OK;
+}
+
+static enum zo_status keep(void *model, char kind, const struct zo_emit *emit)
+{
+    struct recorder *recorder = model;
+
+    ZO_ASSERT(recorder->count < CALLS_MAX);
+    recorder->calls[recorder->count++] = (struct call){kind, *emit};
+    return ZO_OK;
+}
+
+static enum zo_status keep_forward(void *model, const struct zo_emit *emit)
+{
+    return keep(model, 'f', emit);
+}
+
+static enum zo_status keep_turn(void *model, const struct zo_emit *emit)
+{
+    return keep(model, 't', emit);
+}
+
+static enum zo_status keep_backward(void *model, const struct zo_emit *emit)
+{
+    return keep(model, 'b', emit);
+}
+
+static const struct zo_model_ops recorder_ops = {
+    .prepare = record_nothing,
+    .forward = keep_forward,
+    .turn = keep_turn,
+    .backward = keep_backward,
+};
+
+enum { UNITS = 3, DEVICES = 2, MICROS = 5, PASS = 2 };
+
+/* The calls of one pass, in their order, from *next on. */
+static void check_pass(const struct recorder *recorder, int begin, int end,
+                       int *next)
+{
+    for (int row = 0; row < 2 * UNITS - 1; row++) {
+        const bool is_forward = row < UNITS - 1;
+        const int u = is_forward ? row : 2 * UNITS - 2 - row;
+
+        for (int i = begin * DEVICES; i < end * DEVICES; i++, ++*next) {
+            const struct call *call = &recorder->calls[*next];
+
+            TAP_CHECK_INT(call->kind, is_forward       ? 'f'
+                                      : u == UNITS - 1 ? 't'
+                                                       : 'b');
+            TAP_CHECK_INT(call->emit.unit, u);
+            TAP_CHECK_INT(call->emit.micro, i / DEVICES);
+            TAP_CHECK_INT(call->emit.device, i % DEVICES);
+            TAP_CHECK(call->emit.trains);
+            TAP_CHECK(call->emit.is_first == (i < DEVICES));
+        }
+    }
+}
+
+/* The call of a kind for a place in the step. */
+static const struct zo_emit *find(const struct recorder *recorder, char kind,
+                                  int u, int micro, int d)
+{
+    for (int i = 0; i < recorder->count; i++) {
+        const struct zo_emit *emit = &recorder->calls[i].emit;
+
+        if (recorder->calls[i].kind == kind && emit->unit == u &&
+            emit->micro == micro && emit->device == d && emit->trains) {
+            return emit;
+        }
+    }
+    return NULL;
+}
+
+/* What one unit writes is what the next one reads; sums are one a unit. */
+static void check_buffers(const struct recorder *recorder)
+{
+    for (int i = 0; i < MICROS * DEVICES; i++) {
+        const int m = i / DEVICES, d = i % DEVICES;
+        const struct zo_emit *turn = find(recorder, 't', UNITS - 1, m, d);
+
+        TAP_CHECK(turn->output == ZO_NO_BUFFER);
+        TAP_CHECK(find(recorder, 'f', 0, m, d)->input == ZO_NO_BUFFER);
+        TAP_CHECK(find(recorder, 'b', 0, m, d)->d_input == ZO_NO_BUFFER);
+        for (int u = 0; u + 1 < UNITS; u++) {
+            const struct zo_emit *forward = find(recorder, 'f', u, m, d);
+            const struct zo_emit *backward = find(recorder, 'b', u, m, d);
+            const struct zo_emit *next =
+                u + 2 < UNITS ? find(recorder, 'b', u + 1, m, d) : turn;
+
+            TAP_CHECK(forward->output != ZO_NO_BUFFER);
+            TAP_CHECK_INT(next->input, forward->output);
+            TAP_CHECK_INT(backward->output, forward->output);
+            TAP_CHECK_INT(backward->input, forward->input);
+            TAP_CHECK_INT(backward->d_output, next->d_input);
+            TAP_CHECK_INT(backward->batch, forward->batch);
+            TAP_CHECK_INT(backward->grad_sum,
+                          find(recorder, 'b', u, 0, d)->grad_sum);
+            TAP_CHECK(backward->grad_sum != next->grad_sum);
+        }
+    }
+}
+
+static size_t count_ops(const struct zo_program *program, int schedule,
+                        const char *name)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < program->schedules[schedule].op_count; i++) {
+        count += strcmp(program->schedules[schedule].ops[i].name, name) == 0;
+    }
+    return count;
+}
+
+static void test_emitted(void)
+{
+    static struct recorder recorder; /* large */
+    struct fake_shape shape = plain_shape(DEVICES);
+    struct fake_model model;
+    struct zo_build_options options;
+    struct zo_build build;
+    int next = 0;
+
+    /* A fake model's options, but for who is asked. */
+    shape.micros = MICROS;
+    shape.pass_micros = PASS;
+    shape.has_evaluation = true;
+    TAP_CHECK_INT(fake_model_build(&shape, &model), ZO_OK);
+    options = model.build.options;
+    options.model_ops = &recorder_ops;
+    options.model = &recorder;
+    TAP_CHECK_INT(zo_build_train(&options, &build), ZO_OK);
+    for (int begin = 0; begin < MICROS; begin += PASS) {
+        check_pass(&recorder, begin,
+                   begin + PASS < MICROS ? begin + PASS : MICROS, &next);
+    }
+    check_buffers(&recorder);
+    for (int i = 0; i < UNITS * DEVICES; i++, next++) { /* the evaluation */
+        TAP_CHECK_INT(recorder.calls[next].kind, 'f');
+        TAP_CHECK_INT(recorder.calls[next].emit.unit, i / DEVICES);
+        TAP_CHECK_INT(recorder.calls[next].emit.device, i % DEVICES);
+        TAP_CHECK(!recorder.calls[next].emit.trains);
+    }
+    TAP_CHECK_INT(next, recorder.count);
+    /* Once a step, however many passes. */
+    TAP_CHECK_INT(count_ops(&build.program, build.step_schedule, "AdamW"),
+                  UNITS * DEVICES);
+    TAP_CHECK_INT(
+        count_ops(&build.program, build.step_schedule, "gradient reduction"),
+        UNITS);
+    TAP_CHECK_INT(
+        count_ops(&build.program, build.step_schedule, "batch upload"),
+        MICROS * DEVICES);
+    TAP_CHECK_INT(count_ops(&build.program, build.step_schedule, "decide"), 1);
+    TAP_CHECK_INT(build.program.schedules[build.tail_schedule].op_count,
+                  UNITS * DEVICES);
+    zo_build_fini(&build);
+    zo_build_fini(&model.build);
+}
+
+/* ---- what the host gets to know ------------------------------------------ */
+
+static void check_measured(const struct fake_model *model,
+                           const struct zo_executor *executor)
+{
+    const struct zo_build *build = &model->build;
+    const size_t units = (size_t)model->shape.units;
+    const struct zo_norm_result *norms =
+        zo_executor_address(executor, build->norms_host, 0);
+    const uint32_t *bad = zo_executor_address(executor, build->bad_host, 0);
+    const struct zo_measured measured = {
+        .losses = zo_executor_address(executor, build->losses_host, 0),
+        .options = &build->options};
+
+    for (int d = 0; d < model->shape.devices; d++) {
+        const size_t row = (size_t)d * units;
+        const float *losses =
+            zo_executor_address(executor, build->losses[d], 0);
+
+        TAP_CHECK(memcmp(&norms[row],
+                         zo_executor_address(executor, build->norms[d], 0),
+                         units * sizeof(norms[0])) == 0);
+        for (size_t u = 0; u < units; u++) {
+            /* Of its own shard, which may be all padding. */
+            TAP_CHECK(norms[u].square_sum > 0.0);
+            TAP_CHECK(d == 0 ||
+                      norms[row + u].square_sum != norms[u].square_sum);
+            TAP_CHECK_INT(bad[row + u], 2); /* the fake AdamW was here */
+        }
+        for (int m = 0; m < model->shape.micros; m++) {
+            TAP_CHECK(memcmp(zo_measured_losses(&measured, m, d),
+                             losses + m * FAKE_LABELS_MAX,
+                             FAKE_LABELS_MAX * sizeof(float)) == 0);
+        }
+    }
+}
+
+static void test_measured(void)
+{
+    for (int devices = 1; devices <= 3; devices++) {
+        struct fake_shape shape = plain_shape(devices);
+        struct zo_executor *executor = NULL;
+        struct zo_machine machine;
+        struct fake_model model;
+
+        shape.kernel_ops = &fake_kernels;
+        TAP_CHECK_INT(fake_model_build(&shape, &model), ZO_OK);
+        TAP_CHECK_INT(help_machine_open(&machine, devices, 1, 0), ZO_OK);
+        machine.kernel_ops = &fake_kernels;
+        TAP_CHECK_INT(zo_executor_open(&model.build.program, &machine, &workers,
+                                       &executor),
+                      ZO_OK);
+        TAP_CHECK_INT(fake_model_load(&model, executor), ZO_OK);
+        TAP_CHECK_INT(fake_model_run(&model, executor, "sss"), ZO_OK);
+        check_measured(&model, executor); /* the third, in slot 0 */
+        zo_executor_close(executor);
+        help_machine_close(&machine);
+        zo_build_fini(&model.build);
+    }
+}
+
 /* ---- order --------------------------------------------------------------- */
 
 /* Updates wait for the decision, but are not held up when there is none. */
@@ -369,6 +607,9 @@ static void test_failed_decode_allocations(void)
 int main(void)
 {
     static const struct tap_case cases[] = {
+        {"micro batches pass through a unit before the next is touched",
+         test_emitted},
+        {"what devices measure arrives in its place", test_measured},
         {"passes, recomputation and pieces do not change the numbers",
          test_same_numbers},
         {"an update runs once, in the next list, unless it is skipped",

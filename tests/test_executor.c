@@ -303,8 +303,32 @@ static enum zo_status run_apart(const struct zo_op_call *call)
     return bench_queue_act(call->streams[1], &acts[1]);
 }
 
-/* The part of device 1 is late; no lane may take that of device 0 for all. */
-static void test_collective(void)
+static void add_apart(struct bench *bench, const struct act *acts)
+{
+    const struct zo_op op = {.name = "apart",
+                             .run = run_apart,
+                             .context = acts,
+                             .engine = ZO_ENGINE_COLLECTIVE};
+    const struct zo_access access = {bench->host, ZO_READ_WRITE, 0, 1};
+
+    TAP_CHECK_INT(zo_schedule_add(&bench->program, 0, &op, &access, 1), ZO_OK);
+}
+
+/* Runs the list, whose gate opens after a while. */
+static void run_gated(struct bench *bench, struct help_gate *gate)
+{
+    pthread_t opener;
+
+    TAP_CHECK_INT(bench_open(bench, &bench_workers), ZO_OK);
+    TAP_CHECK_INT(bench_start(bench, 0, NULL), ZO_OK);
+    TAP_CHECK_INT(pthread_create(&opener, NULL, open_later, gate), 0);
+    TAP_CHECK_INT(zo_executor_drain(bench->executor), ZO_OK);
+    TAP_CHECK_INT(pthread_join(opener, NULL), 0);
+    TAP_CHECK(!help_gate_failed(gate));
+}
+
+/* The part of device 1 is late; that of device 0 does not stand for it. */
+static void test_waiting_for_parts(void)
 {
     struct help_gate gate = HELP_GATE;
     atomic_int done = 0;
@@ -312,30 +336,40 @@ static void test_collective(void)
     const struct act parts[2] = {{0}, {.passes = &gate, .counts = &done}};
     const struct act looks[2] = {{.looks_at = &done, .seen = &seen[0]},
                                  {.looks_at = &done, .seen = &seen[1]}};
-    const struct zo_op op = {.name = "apart",
-                             .run = run_apart,
-                             .context = parts,
-                             .engine = ZO_ENGINE_COLLECTIVE};
-    pthread_t opener;
     struct bench bench;
 
     bench_init(&bench, 2);
     bench_list(&bench);
-    TAP_CHECK_INT(zo_schedule_add(
-                      &bench.program, 0, &op,
-                      &(const struct zo_access){bench.host, ZO_WRITE, 0, 1}, 1),
-                  ZO_OK);
+    add_apart(&bench, parts);
     bench_add(&bench,
               &(struct what){ZO_ENGINE_COMPUTE, 0, 0, bench.host, ZO_NO_BUFFER},
               &looks[0]);
     bench_add(&bench,
               &(struct what){ZO_ENGINE_CPU, 0, 0, bench.host, ZO_NO_BUFFER},
               &looks[1]);
-    TAP_CHECK_INT(bench_open(&bench, &bench_workers), ZO_OK);
-    TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
-    TAP_CHECK_INT(pthread_create(&opener, NULL, open_later, &gate), 0);
-    TAP_CHECK_INT(zo_executor_drain(bench.executor), ZO_OK);
-    TAP_CHECK_INT(pthread_join(opener, NULL), 0);
+    run_gated(&bench, &gate);
+    TAP_CHECK_INT(seen[0], 1);
+    TAP_CHECK_INT(seen[1], 1);
+    bench_close(&bench);
+}
+
+static void test_parts_waiting(void)
+{
+    struct help_gate gate = HELP_GATE;
+    atomic_int done = 0;
+    int seen[2] = {-1, -1};
+    const struct act first = {.passes = &gate, .counts = &done};
+    const struct act parts[2] = {{.looks_at = &done, .seen = &seen[0]},
+                                 {.looks_at = &done, .seen = &seen[1]}};
+    struct bench bench;
+
+    bench_init(&bench, 2);
+    bench_list(&bench);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_D2H, 0, 0, ZO_NO_BUFFER, bench.host},
+              &first);
+    add_apart(&bench, parts);
+    run_gated(&bench, &gate);
     TAP_CHECK_INT(seen[0], 1);
     TAP_CHECK_INT(seen[1], 1);
     bench_close(&bench);
@@ -425,6 +459,48 @@ static void test_memory(void)
     bench_close(&bench);
 }
 
+/* ---- counters ------------------------------------------------------------ */
+
+/* The serial mode counts as the other does, and takes times. */
+static void test_times(void)
+{
+    const struct zo_executor_options options = {
+        .cpu_workers = 1, .is_serial = true, .times_ops = true};
+    atomic_int count = 0;
+    const struct act counts = {.counts = &count};
+    const struct zo_op_time *times;
+    struct zo_executor_counters counters;
+    struct bench bench;
+    size_t names = 9;
+
+    bench_init(&bench, 1);
+    bench_list(&bench);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_D2H, 0, 0, bench.gpu[0], bench.host},
+              &counts);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_CPU, 0, 0, bench.host, ZO_NO_BUFFER},
+              &counts);
+    TAP_CHECK_INT(bench_open(&bench, &options), ZO_OK);
+    (void)zo_executor_op_times(bench.executor, &names);
+    TAP_CHECK_INT(names, 0);
+    TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
+    TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
+    TAP_CHECK_INT(atomic_load(&count), 4); /* done when start returns */
+    times = zo_executor_op_times(bench.executor, &names);
+    TAP_CHECK_INT(names, 1); /* all have one name */
+    TAP_CHECK_INT(times[0].count, 4);
+    TAP_CHECK(times[0].busy_ns > 0);
+    zo_executor_counters(bench.executor, &counters);
+    TAP_CHECK_INT(counters.ops[ZO_ENGINE_D2H], 2);
+    TAP_CHECK_INT(counters.ops[ZO_ENGINE_CPU], 2);
+    TAP_CHECK_INT(counters.bytes[ZO_ENGINE_D2H], 2 * BENCH_BYTES);
+    zo_executor_reset_op_times(bench.executor);
+    (void)zo_executor_op_times(bench.executor, &names);
+    TAP_CHECK_INT(names, 0);
+    bench_close(&bench);
+}
+
 static enum zo_status add_up(const struct zo_op_call *call)
 {
     unsigned char *sum = call->at[0];
@@ -475,9 +551,12 @@ int main(void)
         {"waiting for a list does not wait for the next", test_wait_for_one},
         {"a slot comes back when its list is done", test_acquire},
         {"CPU operations run by priority, then by age", test_priorities},
-        {"a collective is done when all of its parts are", test_collective},
+        {"a collective is done when all of its parts are",
+         test_waiting_for_parts},
+        {"all parts of a collective wait", test_parts_waiting},
         {"too many predecessors are still all waited for", test_barrier},
         {"buffers start as zeros and can be read and written", test_memory},
+        {"the serial mode counts, and takes times", test_times},
         {"an operation may have as many accesses as devices need",
          test_most_accesses},
     };
