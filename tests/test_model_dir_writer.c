@@ -389,6 +389,59 @@ static void test_dtype_in_config(void)
     }
 }
 
+static enum zo_status feed_dir(void *context, size_t index,
+                               uint64_t offset_bytes, size_t size_bytes,
+                               void *buffer)
+{
+    return zo_model_dir_read(context, index, offset_bytes, size_bytes, buffer);
+}
+
+/* From torch .bin shards to safetensors, tensor by tensor. */
+static void test_converts_the_reference(void)
+{
+    const char *source = fx_shared("vectors/tiny_fp16_bin");
+    struct zo_model_dir *from = NULL, *to = NULL;
+    struct zo_tensor_info infos[25];
+    struct zo_notes notes = {0};
+    struct zo_model_write_options options = {
+        .path = fx_path("converted"),
+        .source_path = source,
+        .tensors = infos,
+        .tensor_count = TAP_COUNT(infos),
+        .data = feed_dir,
+        .shard_bytes = 100000,
+        .piece_bytes = 1000,
+    };
+    char a[65536], b[65536];
+
+    if (source == NULL) {
+        tap_skip("no shared vectors");
+        return;
+    }
+    TAP_CHECK_INT(zo_model_dir_open(source, &notes, &from), ZO_OK);
+    TAP_CHECK_INT((long long)zo_model_dir_count(from), TAP_COUNT(infos));
+    for (size_t i = 0; i < TAP_COUNT(infos); i++) {
+        infos[i] = *zo_model_dir_info(from, i);
+    }
+    options.context = from;
+    TAP_CHECK_INT(zo_model_dir_write(&options, &notes, NULL), ZO_OK);
+    TAP_CHECK(fx_same_files(fx_shared("vectors/tiny_fp16_bin/config.json"),
+                            fx_path("converted/config.json")));
+    TAP_CHECK_INT(zo_model_dir_open(options.path, &notes, &to), ZO_OK);
+    TAP_CHECK_INT((long long)zo_model_dir_shard_count(to), 3);
+    for (size_t i = 0; i < TAP_COUNT(infos); i++) {
+        const size_t size_bytes = (size_t)infos[i].size_bytes;
+
+        TAP_CHECK(strcmp(zo_model_dir_info(to, i)->name, infos[i].name) == 0);
+        TAP_CHECK_INT(zo_model_dir_read(from, i, 0, size_bytes, a), ZO_OK);
+        TAP_CHECK_INT(zo_model_dir_read(to, i, 0, size_bytes, b), ZO_OK);
+        TAP_CHECK(memcmp(a, b, size_bytes) == 0);
+    }
+    zo_model_dir_close(from);
+    zo_model_dir_close(to);
+    zo_notes_fini(&notes);
+}
+
 /* ---- targets --------------------------------------------------------- */
 
 static void test_replaces_only_when_asked(void)
@@ -705,6 +758,7 @@ int main(void)
         {"other files are copied byte for byte", test_other_files},
         {"links become real files", test_links_become_files},
         {"torch_dtype is edited only when it differs", test_dtype_in_config},
+        {"the reference .bin model is converted", test_converts_the_reference},
         {"a target is replaced only when asked", test_replaces_only_when_asked},
         {"only models are replaced", test_replaces_models_only},
         {"targets are named in every way", test_names_of_targets},
