@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "src/checkpoint/safetensors_writer.h"
-#include "tests/tiny_run.h"
+#include "tests/vector_run.h"
 
 #define STEPS 20
 #define LINEAR_RUN                                            \
