@@ -29,7 +29,7 @@ struct gaps {
     double loss, norm; /* the norm's is relative */
 };
 
-static struct gaps gaps_to_fp32(const struct tiny_run *run)
+static struct gaps gaps_to_fp32(const struct vector_run *run)
 {
     struct zo_tensor_source *source = tiny_vectors(fx_shared(LINEAR_RUN));
     struct tiny_floats *loss = tiny_floats(source, "loss_per_step");
@@ -61,7 +61,7 @@ static void check_losses(const char *json, const struct gaps *bounds,
     struct tiny_case vectors;
     struct tiny_settings settings = {
         .json = json, .args = linear_args, .steps = STEPS};
-    struct tiny_run run;
+    struct vector_run run;
     struct gaps gaps;
 
     if (!tiny_open_fp32(&vectors)) {
@@ -107,7 +107,7 @@ static void rising_scale(void)
 
 /* The directory holds the run's masters, rounded once to `dtype`. */
 static bool holds_masters(const struct zo_model_dir *dir,
-                          const struct tiny_run *run, enum zo_dtype dtype)
+                          const struct vector_run *run, enum zo_dtype dtype)
 {
     const struct zo_parameters *parameters =
         zo_glm_parameters(zo_trainer_glm(run->trainer));
@@ -140,7 +140,7 @@ static bool holds_masters(const struct zo_model_dir *dir,
 }
 
 /* Writes, reads, compares; and the directory is one to train from. */
-static bool writes_masters(struct tiny_run *run, const char *source_path,
+static bool writes_masters(struct vector_run *run, const char *source_path,
                            enum zo_dtype dtype)
 {
     const struct zo_weights weights = zo_trainer_weights(run->trainer);
@@ -169,7 +169,7 @@ static void check_writing(const char *json)
     struct tiny_case vectors;
     struct tiny_settings settings = {
         .json = json, .args = linear_args, .steps = 2};
-    struct tiny_run run;
+    struct vector_run run;
 
     if (!tiny_open_fp32(&vectors)) {
         return;
@@ -197,7 +197,7 @@ static void written_models(void)
 
 /* A run with the first scale 2^power; trained, not closed. */
 static enum zo_status train_scaled(const struct tiny_case *vectors, int power,
-                                   int64_t steps, struct tiny_run *run)
+                                   int64_t steps, struct vector_run *run)
 {
     static const char *const args[] = {"--per-device-train-batch-size",
                                        "3",
@@ -224,7 +224,7 @@ static enum zo_status train_scaled(const struct tiny_case *vectors, int power,
 }
 
 /* As many steps at the start as do not change the weights. */
-static int64_t leading_skips(const struct tiny_run *run)
+static int64_t leading_skips(const struct vector_run *run)
 {
     int64_t skips = 0;
 
@@ -236,7 +236,7 @@ static int64_t leading_skips(const struct tiny_run *run)
 
 static void check_recovery(const struct tiny_case *vectors, int power)
 {
-    struct tiny_run late, early;
+    struct vector_run late, early;
     int64_t skips;
     int settled;
 
@@ -291,7 +291,7 @@ static enum zo_status train_out_of_range(const struct tiny_case *vectors,
         .args = args,
         .steps = steps,
     };
-    struct tiny_run run;
+    struct vector_run run;
     enum zo_status status;
 
     tiny_open(&run, &settings);
@@ -425,7 +425,7 @@ done:
 /* A run of one row a step over a planted model. */
 static void open_planted(const char *model, const char *rows, const char *json,
                          const char *learning_rate, int64_t steps,
-                         struct tiny_run *run)
+                         struct vector_run *run)
 {
     const char *const args[] = {"--learning-rate", learning_rate,
                                 "--lr-scheduler-type", "constant", NULL};
@@ -452,7 +452,7 @@ static bool has_no_vectors(void)
 
 static void bad_gradients_stop(void)
 {
-    struct tiny_run run;
+    struct vector_run run;
 
     if (has_no_vectors()) {
         return;
@@ -478,7 +478,7 @@ static void bad_gradients_stop(void)
 
 static void checked_gradients_skip(void)
 {
-    struct tiny_run skipping, plain;
+    struct vector_run skipping, plain;
 
     if (has_no_vectors()) {
         return;
@@ -501,7 +501,7 @@ static void checked_gradients_skip(void)
 
 static void skipped_runs_change_nothing(void)
 {
-    struct tiny_run loaded, skipped, trained;
+    struct vector_run loaded, skipped, trained;
 
     if (has_no_vectors()) {
         return;
@@ -520,7 +520,7 @@ static void skipped_runs_change_nothing(void)
 
 static void endless_skips_stop(void)
 {
-    struct tiny_run run;
+    struct vector_run run;
 
     if (has_no_vectors()) {
         return;
@@ -537,7 +537,7 @@ static void endless_skips_stop(void)
 static void weights_too_large_for_fp16(void)
 {
     struct tiny_settings settings = {.json = "{" FP16 "}", .steps = 1};
-    struct tiny_run run;
+    struct vector_run run;
 
     if (has_no_vectors()) {
         return;
