@@ -160,6 +160,12 @@ static double bound_of(const struct attention *self)
 
 /* ---- forward and backward -------------------------------------------- */
 
+static void *element(const struct rig_array *array, enum zo_dtype type,
+                     int64_t index)
+{
+    return (char *)array->at + (size_t)index * zo_dtype_bytes(type);
+}
+
 static void check_shape(struct rig *rig, enum zo_dtype type,
                         const struct shape *shape)
 {
@@ -185,9 +191,8 @@ static void check_shape(struct rig *rig, enum zo_dtype type,
         .out = out->at,
         .lse = lse->at,
         .q = qkv->at,
-        .k = (char *)qkv->at + (size_t)q_width * zo_dtype_bytes(type),
-        .v = (char *)qkv->at +
-             (size_t)(q_width + self.groups * d) * zo_dtype_bytes(type),
+        .k = element(qkv, type, q_width),
+        .v = element(qkv, type, q_width + self.groups * d),
         .row_start = row_start->at,
         .q_stride_elems = width,
         .kv_stride_elems = width,
