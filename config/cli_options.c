@@ -20,6 +20,7 @@
 #define GENERATE  ZO_COMMAND_GENERATE
 #define BENCH     ZO_COMMAND_BENCH
 #define COMPUTE   (TRAIN | EVAL | PLAN | GENERATE | BENCH)
+#define BUDGET    (TRAIN | EVAL | PLAN | BENCH)
 #define ROWS      (TRAIN | EVAL | PLAN | INSPECT)
 #define ALL       (TRAIN | EVAL | PLAN | INSPECT | INIT | GENERATE | BENCH)
 #define AT(field) .offset = offsetof(struct zo_options, field)

@@ -135,8 +135,8 @@ struct zo_options {
     bool watch;
     bool dry_run;
     bool random_weights; /* train: --model gives only the architecture */
-    bool json; /* machine-readable output */
-    bool help; /* --help: nothing else was checked */
+    bool json;           /* machine-readable output */
+    bool help;           /* --help: nothing else was checked */
 
     /* Of generate. */
     const char *prompt;     /* what is asked */

@@ -101,44 +101,99 @@ static int by_size(const void *left, const void *right)
 }
 
 /*
+ * A buffer that has its place.  Every new one looks at all of them, so they
+ * lie together, with no more than what is looked at.
+ */
+struct placed {
+    uint64_t offset, end;
+    int64_t first_use, last_use;
+};
+
+/* What the layout works with: room for every buffer of the program. */
+struct scratch {
+    struct zo_buffer **work, **ends;
+    struct placed *placed; /* sorted by offset */
+};
+
+/*
  * Puts `buffer` at the lowest offset from `base` where no placed buffer of an
- * overlapping lifetime lies.  `placed` is sorted by offset.
+ * overlapping lifetime lies.
  */
 static void place_one(struct zo_buffer *buffer, uint64_t base,
-                      struct zo_buffer **placed, size_t placed_count)
+                      struct placed *placed, size_t placed_count)
 {
     const uint64_t bytes = stored_bytes(buffer);
+    const int64_t first_use = buffer->first_use, last_use = buffer->last_use;
     uint64_t at = base;
     size_t slot;
 
     for (size_t i = 0; i < placed_count; i++) {
-        const struct zo_buffer *other = placed[i];
+        const struct placed *other = &placed[i];
 
-        if (other->last_use < buffer->first_use ||
-            buffer->last_use < other->first_use) {
+        if (other->last_use < first_use || last_use < other->first_use) {
             continue;
         }
         if (other->offset >= at + bytes) {
             break; /* sorted by offset: the gap before it is large enough */
         }
-        if (other->offset + stored_bytes(other) > at) {
-            at = other->offset + stored_bytes(other);
-        }
+        at = other->end > at ? other->end : at;
     }
     buffer->offset = at;
-    for (slot = placed_count; slot > 0 && placed[slot - 1]->offset > at;
+    for (slot = placed_count; slot > 0 && placed[slot - 1].offset > at;
          slot--) {
         placed[slot] = placed[slot - 1];
     }
-    placed[slot] = buffer;
+    placed[slot] = (struct placed){at, at + bytes, first_use, last_use};
+}
+
+static int by_begin(const void *left, const void *right)
+{
+    const struct zo_buffer *a = *(const struct zo_buffer *const *)left;
+    const struct zo_buffer *b = *(const struct zo_buffer *const *)right;
+
+    return a->first_use < b->first_use ? -1 : a->first_use > b->first_use;
+}
+
+static int by_end(const void *left, const void *right)
+{
+    const struct zo_buffer *a = *(const struct zo_buffer *const *)left;
+    const struct zo_buffer *b = *(const struct zo_buffer *const *)right;
+
+    return a->last_use < b->last_use ? -1 : a->last_use > b->last_use;
+}
+
+/*
+ * When most bytes of the buffers are alive: as they begin, one by one, those
+ * that have ended leave.  Both arrays hold all of the buffers.
+ */
+static struct zo_moment find_fullest(int schedule, struct zo_buffer **begins,
+                                     struct zo_buffer **ends, size_t count)
+{
+    struct zo_moment most = {.schedule = schedule};
+    uint64_t bytes = 0;
+    size_t ended = 0;
+
+    qsort(begins, count, sizeof(begins[0]), by_begin);
+    qsort(ends, count, sizeof(ends[0]), by_end);
+    for (size_t i = 0; i < count; i++) {
+        while (ends[ended]->last_use < begins[i]->first_use) {
+            bytes -= stored_bytes(ends[ended++]);
+        }
+        bytes += stored_bytes(begins[i]);
+        if (bytes > most.bytes) {
+            most.bytes = bytes;
+            most.op = (size_t)begins[i]->first_use;
+        }
+    }
+    return most;
 }
 
 static enum zo_status place_transient(struct zo_program *program, int schedule,
                                       enum zo_tier tier, int device,
-                                      struct zo_buffer **work,
-                                      struct zo_buffer **placed)
+                                      const struct scratch *scratch)
 {
     const uint64_t base = zo_layout_persistent_bytes(program, tier, device);
+    struct zo_moment moment;
     size_t count = 0;
 
     for (size_t i = 0; i < program->buffer_count; i++) {
@@ -146,27 +201,30 @@ static enum zo_status place_transient(struct zo_program *program, int schedule,
 
         if (buffer->schedule == schedule && buffer->tier == tier &&
             buffer->device == device && buffer->last_use >= 0) {
-            work[count++] = buffer;
+            scratch->work[count] = buffer;
+            scratch->ends[count++] = buffer;
         }
     }
-    qsort(work, count, sizeof(work[0]), by_size);
+    qsort(scratch->work, count, sizeof(scratch->work[0]), by_size);
     for (size_t i = 0; i < count; i++) {
-        place_one(work[i], base, placed, i);
-        ZO_TRY(extend_arena(program, work[i]));
+        place_one(scratch->work[i], base, scratch->placed, i);
+        ZO_TRY(extend_arena(program, scratch->work[i]));
+    }
+    moment = find_fullest(schedule, scratch->work, scratch->ends, count);
+    if (moment.bytes > program->fullest[tier][device].bytes) {
+        program->fullest[tier][device] = moment;
     }
     return ZO_OK;
 }
 
 static enum zo_status place_list(struct zo_program *program, int schedule,
-                                 struct zo_buffer **work,
-                                 struct zo_buffer **placed)
+                                 const struct scratch *scratch)
 {
     for (int d = 0; d < program->device_count; d++) {
-        ZO_TRY(
-            place_transient(program, schedule, ZO_TIER_GPU, d, work, placed));
+        ZO_TRY(place_transient(program, schedule, ZO_TIER_GPU, d, scratch));
     }
-    ZO_TRY(place_transient(program, schedule, ZO_TIER_CPU, 0, work, placed));
-    return place_transient(program, schedule, ZO_TIER_NVME, 0, work, placed);
+    ZO_TRY(place_transient(program, schedule, ZO_TIER_CPU, 0, scratch));
+    return place_transient(program, schedule, ZO_TIER_NVME, 0, scratch);
 }
 
 uint64_t zo_layout_persistent_bytes(const struct zo_program *program,
@@ -185,27 +243,41 @@ uint64_t zo_layout_persistent_bytes(const struct zo_program *program,
     return bytes;
 }
 
+static enum zo_status open_scratch(struct scratch *scratch, size_t count)
+{
+    ZO_TRY(zo_alloc(count, sizeof(scratch->work[0]), "the layout",
+                    &scratch->work));
+    ZO_TRY(zo_alloc(count, sizeof(scratch->ends[0]), "the layout",
+                    &scratch->ends));
+    return zo_alloc(count, sizeof(scratch->placed[0]), "the layout",
+                    &scratch->placed);
+}
+
+static enum zo_status place_all(struct zo_program *program,
+                                const struct scratch *scratch)
+{
+    ZO_TRY(place_persistent(program));
+    for (int s = 0; s < program->schedule_count; s++) {
+        ZO_TRY(place_list(program, s, scratch));
+    }
+    return ZO_OK;
+}
+
 enum zo_status zo_layout(struct zo_program *program)
 {
+    struct scratch scratch = {0};
     enum zo_status status;
-    struct zo_buffer **work = NULL, **placed = NULL;
 
     ZO_ASSERT(!program->is_laid_out);
     ZO_TRY(check_sizes(program));
-    ZO_TRY(
-        zo_alloc(program->buffer_count, sizeof(work[0]), "the layout", &work));
-    ZO_TRY_GOTO(free_work, zo_alloc(program->buffer_count, sizeof(placed[0]),
-                                    "the layout", &placed));
     set_lifetimes(program);
-    ZO_TRY_GOTO(free_placed, place_persistent(program));
-    for (int s = 0; s < program->schedule_count; s++) {
-        ZO_TRY_GOTO(free_placed, place_list(program, s, work, placed));
+    status = open_scratch(&scratch, program->buffer_count);
+    if (status == ZO_OK) {
+        status = place_all(program, &scratch);
     }
-    program->is_laid_out = true;
-
-free_placed:
-    zo_free(placed);
-free_work:
-    zo_free(work);
+    program->is_laid_out = status == ZO_OK;
+    zo_free(scratch.work);
+    zo_free(scratch.ends);
+    zo_free(scratch.placed);
     return status;
 }

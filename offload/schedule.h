@@ -163,6 +163,13 @@ struct zo_schedule {
 
 #define ZO_SCHEDULES_MAX 8
 
+/* During an operation of a list; bytes is 0 when nothing is transient. */
+struct zo_moment {
+    uint64_t bytes;
+    int schedule;
+    size_t op;
+};
+
 struct zo_program {
     int device_count;
     struct zo_buffer *buffers; /* owned */
@@ -172,6 +179,8 @@ struct zo_program {
     /* Set by zo_layout(): bytes of each arena; [tier][device], device 0 of
      * the CPU and NVMe tiers. */
     uint64_t arena_bytes[ZO_TIERS][ZO_DEVICES_MAX];
+    /* Likewise: when most transient bytes are alive, and how many. */
+    struct zo_moment fullest[ZO_TIERS][ZO_DEVICES_MAX];
     bool is_laid_out;
 };
 

@@ -333,6 +333,47 @@ static void test_norm_by_hand(void)
               1e-9 * result.step[0].grad_norm);
 }
 
+/* ---- stopping -------------------------------------------------------------
+ */
+
+static int asked, stop_at;
+
+static bool wants_stop(void *context)
+{
+    (void)context;
+    return ++asked > stop_at;
+}
+
+/* Asked to, a run ends in good order: its last update has run. */
+static void test_stops_early(void)
+{
+    const struct zo_trainer_watch watch = {.wants_stop = wants_stop};
+    struct tiny_knobs knobs = {.devices = 2, .steps = 8};
+    struct tiny_run run;
+
+    for (stop_at = 0; stop_at <= 3; stop_at++) {
+        uint64_t state = 0, want = 0;
+        int64_t steps = -1;
+        struct tiny_result result;
+
+        asked = 0;
+        knobs.steps = 8;
+        TAP_CHECK_INT(tiny_open(&knobs, &run), ZO_OK);
+        TAP_CHECK_INT(tiny_start(&run), ZO_OK);
+        TAP_CHECK_INT(tiny_state(&run, 0, &want), ZO_OK);
+        TAP_CHECK_INT(zo_trainer_run(run.trainer, &watch, &steps), ZO_OK);
+        TAP_CHECK_INT(steps, stop_at);
+        TAP_CHECK_INT(tiny_state(&run, 0, &state), ZO_OK);
+        tiny_close(&run);
+        if (stop_at > 0) {
+            knobs.steps = stop_at;
+            TAP_CHECK(ran(&knobs, &result));
+            want = result.state;
+        }
+        TAP_CHECK(state == want);
+    }
+}
+
 static const struct tap_case cases[] = {
     {"1 to 4 devices give the same losses within 1e-6", test_devices_agree},
     {"random delays and threads change no bit, for 1 to 4 devices",
@@ -353,6 +394,7 @@ static const struct tap_case cases[] = {
     {"bf16 and fp16 follow fp32", test_types_follow},
     {"clipping scales by the limit over the norm", test_clipping},
     {"the norm is that of all gradients", test_norm_by_hand},
+    {"a run that is asked to stop ends in good order", test_stops_early},
 };
 
 int main(void)

@@ -182,6 +182,19 @@ static void test_recomputes_to_fit(void)
     tiny_close(&run);
 }
 
+static void test_endless_accumulation(void)
+{
+    const struct tiny_knobs knobs = {.micro_rows = 1,
+                                     .accumulation = 8193, /* 4 units */
+                                     .steps = 1};
+    struct tiny_run run;
+
+    TAP_CHECK_INT(tiny_open(&knobs, &run), ZO_E_CONFIG);
+    TAP_CHECK(strstr(zo_err_last()->text, "want at most 8192") != NULL);
+    TAP_CHECK(run.trainer == NULL);
+    tiny_close(&run);
+}
+
 /* ---- after the first step -------------------------------------------------
  */
 
@@ -257,6 +270,7 @@ static const struct tap_case cases[] = {
      test_budgets},
     {"a smaller budget recomputes more, to the same bits",
      test_recomputes_to_fit},
+    {"a step too long to be planned is refused", test_endless_accumulation},
     {"nothing is allocated behind the first step",
      test_frozen_after_first_step},
 };

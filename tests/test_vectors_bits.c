@@ -49,7 +49,7 @@ static bool is_same(struct vector_run *run, const struct vector_run *same)
 
 static void check_bits(const char *json)
 {
-    static const char *const recomputes[] = {"none", "cheap", "layer", "auto"};
+    static const char *const recomputes[] = {"none", "cheap", "layer"};
     struct tiny_case vectors;
     struct vector_run first, other;
 
@@ -95,7 +95,7 @@ struct spread {
     const char *devices, *micro_rows, *micros;
 };
 
-#define SPREAD_STEPS 20
+#define SPREAD_STEPS 6
 
 static enum zo_status train_spread(const struct tiny_case *vectors,
                                    const struct spread *spread,

@@ -395,8 +395,8 @@ enum zo_status tiny_read_weight(const struct vector_run *run, size_t parameter,
         zo_glm_parameters(weights.glm)->items[parameter].elems, target);
 }
 
-enum zo_status tiny_read_gradient(const struct vector_run *run, size_t parameter,
-                                  float *target)
+enum zo_status tiny_read_gradient(const struct vector_run *run,
+                                  size_t parameter, float *target)
 {
     return zo_trainer_gradient(run->trainer, parameter, target);
 }

@@ -48,7 +48,8 @@ struct vector_run {
 void tiny_open(struct vector_run *run, const struct tiny_settings *settings);
 /* The same in two parts: loading may fail. */
 void tiny_start(struct vector_run *run, const struct tiny_settings *settings);
-enum zo_status tiny_load(struct vector_run *run, const char *model) ZO_MUST_CHECK;
+enum zo_status tiny_load(struct vector_run *run,
+                         const char *model) ZO_MUST_CHECK;
 enum zo_status tiny_train(struct vector_run *run) ZO_MUST_CHECK;
 void tiny_close(struct vector_run *run);
 
@@ -113,8 +114,8 @@ typedef enum zo_status (*tiny_read_fn)(const struct vector_run *run,
                                        size_t parameter, float *target);
 enum zo_status tiny_read_weight(const struct vector_run *run, size_t parameter,
                                 float *target);
-enum zo_status tiny_read_gradient(const struct vector_run *run, size_t parameter,
-                                  float *target);
+enum zo_status tiny_read_gradient(const struct vector_run *run,
+                                  size_t parameter, float *target);
 struct tiny_gap tiny_gap(const struct vector_run *run, tiny_read_fn read,
                          const struct zo_tensor_source *source,
                          const char *prefix);

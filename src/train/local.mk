@@ -46,10 +46,12 @@ check_PROGRAMS += \
 	tests/test_trainer_faults \
 	tests/test_trainer_lists \
 	tests/test_trainer_memory \
-	tests/test_trainer_numeric
+	tests/test_trainer_numeric \
+	tests/test_weights
 tests_test_steady_SOURCES = tests/test_steady.c $(tiny_run)
 tests_test_trainer_SOURCES = tests/test_trainer.c $(tiny_run)
 tests_test_trainer_faults_SOURCES = tests/test_trainer_faults.c $(tiny_run)
 tests_test_trainer_lists_SOURCES = tests/test_trainer_lists.c $(tiny_run)
 tests_test_trainer_memory_SOURCES = tests/test_trainer_memory.c $(tiny_run)
 tests_test_trainer_numeric_SOURCES = tests/test_trainer_numeric.c $(tiny_run)
+tests_test_weights_SOURCES = tests/test_weights.c $(tiny_run)

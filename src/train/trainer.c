@@ -14,6 +14,8 @@
 #include "src/base/text.h"
 #include "src/train/feed.h"
 
+#define PASSES_MAX INT64_C(32768) /* of micro batches through units */
+
 /* A step that was started and whose result has not been read. */
 struct started {
     bool is_under_way;
@@ -165,6 +167,28 @@ static enum zo_status build_what_fits(struct zo_trainer *trainer)
     return status;
 }
 
+/*
+ * A step is a list of all its micro batches, whose layout takes time and
+ * memory that grow with its square: this much is a matter of minutes.
+ */
+static enum zo_status check_length(const struct zo_trainer_options *options)
+{
+    const int64_t units = options->model->num_layers + 2;
+    const int64_t micros = options->evaluates_only
+                               ? 1
+                               : options->config->gradient_accumulation_steps;
+
+    if (micros > PASSES_MAX / units) {
+        return ZO_FAIL(ZO_E_CONFIG,
+                       "gradient_accumulation_steps: %" PRId64
+                       " micro batches through %" PRId64
+                       " units make a step too long to plan; want at most "
+                       "%" PRId64 ", with more rows in each",
+                       micros, units, PASSES_MAX / units);
+    }
+    return ZO_OK;
+}
+
 static enum zo_status open_glm(struct zo_trainer *trainer)
 {
     const struct zo_trainer_options *options = &trainer->options;
@@ -192,6 +216,7 @@ enum zo_status zo_trainer_open(const struct zo_trainer_options *options,
     enum zo_status status;
     struct zo_trainer *trainer = NULL;
 
+    ZO_TRY(check_length(options));
     ZO_TRY(zo_alloc(1, sizeof(*trainer), "the trainer", &trainer));
     trainer->options = *options;
     trainer->best_loss = INFINITY;

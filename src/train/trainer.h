@@ -44,6 +44,7 @@ struct zo_trainer_options {
  *
  *   ZO_E_FIT     nothing fits; *trainer_out is set all the same, so that the
  *                plan can be printed: close it
+ *   ZO_E_CONFIG  a step has more micro batches than can be planned
  *   ZO_E_NOMEM   no memory for the schedule
  */
 enum zo_status zo_trainer_open(const struct zo_trainer_options *options,
