@@ -1,5 +1,7 @@
 libzo_a_SOURCES += \
 	src/base/arith.h \
+	src/base/cgroup.c \
+	src/base/cgroup.h \
 	src/base/compiler.h \
 	src/base/cpu.c \
 	src/base/cpu.h \
@@ -12,6 +14,8 @@ libzo_a_SOURCES += \
 	src/base/pool.h \
 	src/base/status.c \
 	src/base/status.h \
+	src/base/system.c \
+	src/base/system.h \
 	src/base/text.c \
 	src/base/text.h \
 	src/base/thread.c \
