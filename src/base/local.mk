@@ -5,6 +5,8 @@ libzo_a_SOURCES += \
 	src/base/compiler.h \
 	src/base/cpu.c \
 	src/base/cpu.h \
+	src/base/disk_probe.c \
+	src/base/disk_probe.h \
 	src/base/dtype.h \
 	src/base/memory.c \
 	src/base/memory.h \
@@ -19,7 +21,9 @@ libzo_a_SOURCES += \
 	src/base/text.c \
 	src/base/text.h \
 	src/base/thread.c \
-	src/base/thread.h
+	src/base/thread.h \
+	src/base/uring_probe.c \
+	src/base/uring_probe.h
 
 check_PROGRAMS += tests/test_pool
 
