@@ -70,6 +70,16 @@ static bool lists_name(const char *names, const char *name)
     }
 }
 
+/* The folder of a controller of version 1; false when it is too long. */
+static bool name_v1_mount(char target[PATH_MAX_BYTES], const char *mount,
+                          const char *controller)
+{
+    const int bytes =
+        snprintf(target, PATH_MAX_BYTES, "%s/%s", mount, controller);
+
+    return bytes >= 0 && bytes < PATH_MAX_BYTES;
+}
+
 void zo_cgroup_visit(const char *membership, const char *mount,
                      const char *controller, zo_cgroup_fn visit, void *context)
 {
@@ -93,9 +103,7 @@ void zo_cgroup_visit(const char *membership, const char *mount,
         if (names[0] == '\0') {
             visit_chain(mount, group, visit, context);
         } else if (lists_name(names, controller) &&
-                   strlen(mount) + strlen(controller) + 2 <= sizeof(v1_mount)) {
-            (void)snprintf(v1_mount, sizeof(v1_mount), "%s/%s", mount,
-                           controller);
+                   name_v1_mount(v1_mount, mount, controller)) {
             visit_chain(v1_mount, group, visit, context);
         }
     }
