@@ -11,6 +11,7 @@ mkdir cache folder
 XDG_CACHE_HOME=$work/cache
 HOME=$work/home
 export XDG_CACHE_HOME HOME
+profile=zero-offload/machine.json
 
 number=0
 failures=0
@@ -59,23 +60,20 @@ facts() {
   test "$(grep -c . out)" -eq "$(wc -l <out)"
 }
 default_place() {
-  is_profile cache/zero-offload/machine.json &&
-    test "$(ls cache/zero-offload)" = machine.json
-}
-home_place() {
-  (unset XDG_CACHE_HOME && exits 0) &&
-    is_profile home/.cache/zero-offload/machine.json
+  is_profile cache/"$profile" && test "$(ls cache/zero-offload)" = machine.json
+  kept=$?
+  rm -rf cache/zero-offload
+  return $kept
 }
 json() {
-  rm -f cache/zero-offload/machine.json
-  exits 0 --json && is_profile out && ! grep -v '^warning: ' err >rest &&
-    is_profile cache/zero-offload/machine.json
+  (unset XDG_CACHE_HOME && exits 0 --json) && is_profile out &&
+    ! grep -v '^warning: ' err >rest && is_profile home/.cache/"$profile"
 }
 named() {
-  echo old >new.json && exits 0 --write new.json --nvme folder --threads 1 &&
-    is_profile new.json && grep -q '^disk  *folder: ' out &&
-    test -z "$(ls -A folder)" &&
-    exits 0 --write one/two/three.json && is_profile one/two/three.json
+  mkdir -p one/two && echo old >one/two/new.json &&
+    exits 0 --write one/two/new.json --nvme folder --threads 1 &&
+    is_profile one/two/new.json && grep -q '^disk  *folder: ' out &&
+    test -z "$(ls -A folder)" && ! test -e cache/"$profile"
 }
 bad_write() {
   echo x >file && exits 2 --write file/machine.json && says 'file' &&
@@ -93,8 +91,7 @@ wrong() {
 }
 case_ 'doctor prints a line a fact' facts
 case_ 'the profile is in the cache folder, whole' default_place
-case_ 'without XDG_CACHE_HOME it is in ~/.cache' home_place
-case_ '--json prints the profile, and faults on standard error' json
+case_ '--json prints it too; without XDG_CACHE_HOME it is in ~/.cache' json
 case_ '--write and --nvme name other places' named
 case_ 'a profile that cannot be written where it was named is wrong usage' \
   bad_write

@@ -9,10 +9,11 @@
 #include "src/base/cgroup.h"
 #include "src/base/cpu.h"
 
-#define PATH_BYTES     4096
-#define LINE_BYTES     1024
-#define GROUP_NO_LIMIT (UINT64_C(1) << 60) /* version 1 writes a huge number \
-                                            */
+#define PATH_BYTES 4096
+#define LINE_BYTES 1024
+#define GROUP_NO_LIMIT                                    \
+    (UINT64_C(1) << 60) /* version 1 writes a huge number \
+                         */
 #define VENDOR_NVIDIA "0x10de"
 #define CLASS_DISPLAY "0x03"
 #define CAP_IPC_LOCK  14 /* linux/capability.h */

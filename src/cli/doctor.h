@@ -27,7 +27,7 @@ ZO_C_BEGIN
 struct zo_doctor_gpu {
     bool is_open; /* else nothing of this is known; a fault says why */
     char name[96], bus_id[16];
-    uint64_t memory_bytes, free_bytes; /* free: before we took any */
+    uint64_t memory_bytes, free_bytes; /* free: beside our context */
     uint64_t peer_mask;
     int capability; /* 90 is 9.0 */
     enum zo_target_match match;
