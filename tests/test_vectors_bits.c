@@ -5,6 +5,7 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "tests/tiny_run.h"
 
@@ -47,7 +48,8 @@ static bool is_same(struct tiny_run *run, const struct tiny_run *same)
     return all;
 }
 
-static void check_bits(const char *json)
+/* A poisoned run takes its time: of all `recomputes` only where asked for. */
+static void check_bits(const char *json, bool poisons_all)
 {
     static const char *const recomputes[] = {"none", "cheap", "layer"};
     struct tiny_case vectors;
@@ -58,12 +60,18 @@ static void check_bits(const char *json)
     }
     TAP_CHECK_INT(train(&vectors, json, "none", false, &first), ZO_OK);
     for (size_t i = 0; i < TAP_COUNT(recomputes); i++) {
-        TAP_CHECK_INT(train(&vectors, json, recomputes[i], false, &other),
-                      ZO_OK);
-        TAP_CHECK(is_same(&other, &first));
-        TAP_CHECK_INT(train(&vectors, json, recomputes[i], true, &other),
-                      ZO_OK);
-        TAP_CHECK(is_same(&other, &first));
+        const char *recompute = recomputes[i];
+
+        if (i > 0) {
+            TAP_CHECK_INT(train(&vectors, json, recompute, false, &other),
+                          ZO_OK);
+            TAP_CHECK(is_same(&other, &first));
+        }
+        if (poisons_all || strcmp(recompute, "layer") == 0) {
+            TAP_CHECK_INT(train(&vectors, json, recompute, true, &other),
+                          ZO_OK);
+            TAP_CHECK(is_same(&other, &first));
+        }
     }
     tiny_close(&first);
     tiny_close_case(&vectors);
@@ -73,18 +81,19 @@ static void check_bits(const char *json)
 
 static void bits_in_fp32(void)
 {
-    check_bits("{" BATCH "}");
+    check_bits("{" BATCH "}", true);
 }
 
 static void bits_in_bf16(void)
 {
-    check_bits("{" BATCH ", \"bf16\": {\"enabled\": true}}");
+    check_bits("{" BATCH ", \"bf16\": {\"enabled\": true}}", false);
 }
 
 static void bits_in_fp16(void)
 {
     check_bits("{" BATCH ", \"fp16\": {\"enabled\": true},"
-               " \"gradient_clipping\": 1}");
+               " \"gradient_clipping\": 1}",
+               false);
 }
 
 /* ---- devices and micro batches
@@ -95,7 +104,7 @@ struct spread {
     const char *devices, *micro_rows, *micros;
 };
 
-#define SPREAD_STEPS 6
+#define SPREAD_STEPS 4
 
 static enum zo_status train_spread(const struct tiny_case *vectors,
                                    const struct spread *spread,
@@ -131,7 +140,7 @@ static void check_spreads(const struct tiny_case *vectors,
     double gap = 0.0;
 
     TAP_CHECK_INT(train_spread(vectors, &spreads[0], &first), ZO_OK);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 1; i < count; i++) {
         TAP_CHECK_INT(train_spread(vectors, &spreads[i], &run), ZO_OK);
         TAP_CHECK_INT(train_spread(vectors, &spreads[i], &again), ZO_OK);
         TAP_CHECK_INT(run.step_count, SPREAD_STEPS);
