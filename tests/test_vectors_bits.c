@@ -200,9 +200,8 @@ int main(void)
         {"three rows on 1 and 3 devices, in 1 and 3 micro batches, give the "
          "same losses within 1e-6",
          spread_of_three_rows},
-        {"four rows on 1, 2, 3, 4 and 6 devices, in 1, 2 and 4 micro batches, "
-         "give "
-         "the same losses within 1e-6",
+        {"four rows on 1, 2, 3, 4 and 6 devices, in 1, 2 and 4 micro "
+         "batches, give the same losses within 1e-6",
          spread_of_four_rows},
     };
 
