@@ -5,8 +5,17 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "tests/vector_run.h"
+
+/* Under ThreadSanitizer poisoning takes minutes, and one operation at a time
+ * races with none. */
+#ifdef __SANITIZE_THREAD__
+#define POISONS false
+#else
+#define POISONS true
+#endif
 
 /* Both slots are used, and an update stands in a list and in the tail. */
 #define STEPS 2
@@ -25,7 +34,7 @@ static enum zo_status train(const struct tiny_case *vectors, const char *json,
         .args = args,
         .steps = STEPS,
         .is_serial = is_serial,
-        .poisons = is_serial,
+        .poisons = is_serial && POISONS,
     };
 
     (void)snprintf(set, sizeof(set), "zero_offload.recompute=%s", recompute);
@@ -47,7 +56,8 @@ static bool is_same(struct vector_run *run, const struct vector_run *same)
     return all;
 }
 
-static void check_bits(const char *json)
+/* A poisoned run takes its time: of all `recomputes` only where asked for. */
+static void check_bits(const char *json, bool poisons_all)
 {
     static const char *const recomputes[] = {"none", "cheap", "layer"};
     struct tiny_case vectors;
@@ -58,12 +68,18 @@ static void check_bits(const char *json)
     }
     TAP_CHECK_INT(train(&vectors, json, "none", false, &first), ZO_OK);
     for (size_t i = 0; i < TAP_COUNT(recomputes); i++) {
-        TAP_CHECK_INT(train(&vectors, json, recomputes[i], false, &other),
-                      ZO_OK);
-        TAP_CHECK(is_same(&other, &first));
-        TAP_CHECK_INT(train(&vectors, json, recomputes[i], true, &other),
-                      ZO_OK);
-        TAP_CHECK(is_same(&other, &first));
+        const char *recompute = recomputes[i];
+
+        if (i > 0) {
+            TAP_CHECK_INT(train(&vectors, json, recompute, false, &other),
+                          ZO_OK);
+            TAP_CHECK(is_same(&other, &first));
+        }
+        if (poisons_all || strcmp(recompute, "layer") == 0) {
+            TAP_CHECK_INT(train(&vectors, json, recompute, true, &other),
+                          ZO_OK);
+            TAP_CHECK(is_same(&other, &first));
+        }
     }
     tiny_close(&first);
     tiny_close_case(&vectors);
@@ -73,18 +89,19 @@ static void check_bits(const char *json)
 
 static void bits_in_fp32(void)
 {
-    check_bits("{" BATCH "}");
+    check_bits("{" BATCH "}", true);
 }
 
 static void bits_in_bf16(void)
 {
-    check_bits("{" BATCH ", \"bf16\": {\"enabled\": true}}");
+    check_bits("{" BATCH ", \"bf16\": {\"enabled\": true}}", false);
 }
 
 static void bits_in_fp16(void)
 {
     check_bits("{" BATCH ", \"fp16\": {\"enabled\": true},"
-               " \"gradient_clipping\": 1}");
+               " \"gradient_clipping\": 1}",
+               false);
 }
 
 /* ---- devices and micro batches
@@ -95,7 +112,7 @@ struct spread {
     const char *devices, *micro_rows, *micros;
 };
 
-#define SPREAD_STEPS 6
+#define SPREAD_STEPS 3
 
 static enum zo_status train_spread(const struct tiny_case *vectors,
                                    const struct spread *spread,
@@ -131,7 +148,7 @@ static void check_spreads(const struct tiny_case *vectors,
     double gap = 0.0;
 
     TAP_CHECK_INT(train_spread(vectors, &spreads[0], &first), ZO_OK);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 1; i < count; i++) {
         TAP_CHECK_INT(train_spread(vectors, &spreads[i], &run), ZO_OK);
         TAP_CHECK_INT(train_spread(vectors, &spreads[i], &again), ZO_OK);
         TAP_CHECK_INT(run.step_count, SPREAD_STEPS);
@@ -161,9 +178,9 @@ static void spread_of_three_rows(void)
 /* On 3 devices one has two rows; of 6 devices two have none. */
 static void spread_of_four_rows(void)
 {
-    static const struct spread spreads[] = {
-        {"1", "4", "1"}, {"1", "2", "2"}, {"1", "1", "4"}, {"2", "2", "1"},
-        {"2", "1", "2"}, {"4", "1", "1"}, {"3", "2", "1"}, {"6", "1", "1"}};
+    static const struct spread spreads[] = {{"1", "4", "1"}, {"1", "1", "4"},
+                                            {"2", "1", "2"}, {"4", "1", "1"},
+                                            {"3", "2", "1"}, {"6", "1", "1"}};
     struct tiny_case vectors;
 
     if (tiny_open_fp16_bin(&vectors)) {
@@ -183,9 +200,8 @@ int main(void)
         {"three rows on 1 and 3 devices, in 1 and 3 micro batches, give the "
          "same losses within 1e-6",
          spread_of_three_rows},
-        {"four rows on 1, 2, 3, 4 and 6 devices, in 1, 2 and 4 micro batches, "
-         "give "
-         "the same losses within 1e-6",
+        {"four rows on 1, 2, 3, 4 and 6 devices, in 1, 2 and 4 micro "
+         "batches, give the same losses within 1e-6",
          spread_of_four_rows},
     };
 
