@@ -13,7 +13,7 @@
 
 /* A run of the official fp32 or .bin rows; trained, not closed. */
 static enum zo_status train(const struct tiny_case *vectors, const char *json,
-                            const char *recompute, bool is_serial,
+                            const char *recompute, bool is_serial, bool on_gpu,
                             struct vector_run *run)
 {
     char set[64];
@@ -24,8 +24,9 @@ static enum zo_status train(const struct tiny_case *vectors, const char *json,
         .json = json,
         .args = args,
         .steps = STEPS,
+        .on_gpu = on_gpu,
         .is_serial = is_serial,
-        .poisons = is_serial,
+        .poisons = is_serial && !on_gpu, /* it writes to device memory */
     };
 
     (void)snprintf(set, sizeof(set), "zero_offload.recompute=%s", recompute);
@@ -47,22 +48,22 @@ static bool is_same(struct vector_run *run, const struct vector_run *same)
     return all;
 }
 
-static void check_bits(const char *json)
+static void check_bits(const char *json, bool on_gpu)
 {
     static const char *const recomputes[] = {"none", "cheap", "layer"};
     struct tiny_case vectors;
     struct vector_run first, other;
 
-    if (!tiny_open_fp16_bin(&vectors)) {
+    if ((on_gpu && !tiny_has_gpu()) || !tiny_open_fp16_bin(&vectors)) {
         return;
     }
-    TAP_CHECK_INT(train(&vectors, json, "none", false, &first), ZO_OK);
+    TAP_CHECK_INT(train(&vectors, json, "none", false, on_gpu, &first), ZO_OK);
     for (size_t i = 0; i < TAP_COUNT(recomputes); i++) {
-        TAP_CHECK_INT(train(&vectors, json, recomputes[i], false, &other),
-                      ZO_OK);
+        TAP_CHECK_INT(
+            train(&vectors, json, recomputes[i], false, on_gpu, &other), ZO_OK);
         TAP_CHECK(is_same(&other, &first));
-        TAP_CHECK_INT(train(&vectors, json, recomputes[i], true, &other),
-                      ZO_OK);
+        TAP_CHECK_INT(
+            train(&vectors, json, recomputes[i], true, on_gpu, &other), ZO_OK);
         TAP_CHECK(is_same(&other, &first));
     }
     tiny_close(&first);
@@ -71,20 +72,40 @@ static void check_bits(const char *json)
 
 #define BATCH "\"train_batch_size\": 4, \"train_micro_batch_size_per_gpu\": 2"
 
+#define FP32 "{" BATCH "}"
+#define BF16 "{" BATCH ", \"bf16\": {\"enabled\": true}}"
+#define FP16                                     \
+    "{" BATCH ", \"fp16\": {\"enabled\": true}," \
+    " \"gradient_clipping\": 1}"
+
 static void bits_in_fp32(void)
 {
-    check_bits("{" BATCH "}");
+    check_bits(FP32, false);
 }
 
 static void bits_in_bf16(void)
 {
-    check_bits("{" BATCH ", \"bf16\": {\"enabled\": true}}");
+    check_bits(BF16, false);
 }
 
 static void bits_in_fp16(void)
 {
-    check_bits("{" BATCH ", \"fp16\": {\"enabled\": true},"
-               " \"gradient_clipping\": 1}");
+    check_bits(FP16, false);
+}
+
+static void bits_in_fp32_on_a_gpu(void)
+{
+    check_bits(FP32, true);
+}
+
+static void bits_in_bf16_on_a_gpu(void)
+{
+    check_bits(BF16, true);
+}
+
+static void bits_in_fp16_on_a_gpu(void)
+{
+    check_bits(FP16, true);
 }
 
 /* ---- devices and micro batches
@@ -180,6 +201,11 @@ int main(void)
          bits_in_fp32},
         {"nor in bf16", bits_in_bf16},
         {"nor in fp16, clipped and scaled", bits_in_fp16},
+        {"on a GPU in fp32 recomputing, and one operation at a time, change no "
+         "bit",
+         bits_in_fp32_on_a_gpu},
+        {"nor in bf16 on a GPU", bits_in_bf16_on_a_gpu},
+        {"nor in fp16 on a GPU, clipped and scaled", bits_in_fp16_on_a_gpu},
         {"three rows on 1 and 3 devices, in 1 and 3 micro batches, give the "
          "same losses within 1e-6",
          spread_of_three_rows},
