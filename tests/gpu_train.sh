@@ -32,22 +32,13 @@ if test -n "$why"; then
   exit 0
 fi
 
-cat >"$scratch/config.json" <<\END
-{"model_type": "chatglm", "num_layers": 3, "hidden_size": 512,
- "num_attention_heads": 4, "kv_channels": 128, "multi_query_attention": true,
- "multi_query_group_num": 2, "ffn_hidden_size": 1376,
- "padded_vocab_size": 2048, "seq_length": 1024, "layernorm_epsilon": 1e-5,
- "rmsnorm": true, "post_layer_norm": true, "add_qkv_bias": true,
- "add_bias_linear": false, "original_rope": true,
- "tie_word_embeddings": false, "torch_dtype": "float32", "eos_token_id": 2,
- "pad_token_id": 0}
-END
+model=$SRCDIR/tests/gpu_model.json
 
 # Prints the loss of the sixth step.
 loss() { # loss BACKEND OPTION...
   backend=$1
   shift
-  "$program" bench step --model "$scratch/config.json" --backend "$backend" \
+  "$program" bench step --model "$model" --backend "$backend" \
     --num-devices 1 --max-length 200 --per-device-train-batch-size 3 \
     --max-steps 6 --max-grad-norm 1 --json "$@" >"$scratch/out" \
     2>"$scratch/err" || {
@@ -83,7 +74,7 @@ $how: $again, want $first"
   number=$((number + 1))
 done
 
-"$program" bench step --model "$scratch/config.json" --backend cuda \
+"$program" bench step --model "$model" --backend cuda \
   --num-devices 1 --max-length 200 --max-steps 6 --gpu-memory 64M \
   >"$scratch/out" 2>&1
 code=$?
