@@ -56,15 +56,15 @@ static struct gaps gaps_to_fp32(const struct vector_run *run)
  * and 2^-12 of a value, and what is observed is a third of the bounds.
  */
 static void check_losses(const char *json, const struct gaps *bounds,
-                         double last_scale)
+                         double last_scale, bool on_gpu)
 {
     struct tiny_case vectors;
     struct tiny_settings settings = {
-        .json = json, .args = linear_args, .steps = STEPS};
+        .json = json, .args = linear_args, .steps = STEPS, .on_gpu = on_gpu};
     struct vector_run run;
     struct gaps gaps;
 
-    if (!tiny_open_fp32(&vectors)) {
+    if ((on_gpu && !tiny_has_gpu()) || !tiny_open_fp32(&vectors)) {
         return;
     }
     settings.model = vectors.model;
@@ -82,24 +82,41 @@ static void check_losses(const char *json, const struct gaps *bounds,
 
 static const struct gaps fp16_bounds = {0.0025, 0.006};
 
+static const struct gaps bf16_bounds = {0.02, 0.03};
+
+/* The scale doubles behind every second step, the last step's not included. */
+#define RISING                                                  \
+    "{\"fp16\": {\"enabled\": true, \"loss_scale_window\": 2, " \
+    "\"initial_scale_power\": 5}}"
+
 static void bf16_losses(void)
 {
-    static const struct gaps bounds = {0.02, 0.03};
-
-    check_losses("{" BF16 "}", &bounds, 1.0);
+    check_losses("{" BF16 "}", &bf16_bounds, 1.0, false);
 }
 
 static void fp16_losses(void)
 {
-    check_losses("{" FP16 "}", &fp16_bounds, 0x1p16);
+    check_losses("{" FP16 "}", &fp16_bounds, 0x1p16, false);
 }
 
-/* It doubles behind every second step, the last step's not included. */
 static void rising_scale(void)
 {
-    check_losses("{\"fp16\": {\"enabled\": true, \"loss_scale_window\": 2, "
-                 "\"initial_scale_power\": 5}}",
-                 &fp16_bounds, 0x1p14);
+    check_losses(RISING, &fp16_bounds, 0x1p14, false);
+}
+
+static void bf16_losses_on_a_gpu(void)
+{
+    check_losses("{" BF16 "}", &bf16_bounds, 1.0, true);
+}
+
+static void fp16_losses_on_a_gpu(void)
+{
+    check_losses("{" FP16 "}", &fp16_bounds, 0x1p16, true);
+}
+
+static void rising_scale_on_a_gpu(void)
+{
+    check_losses(RISING, &fp16_bounds, 0x1p14, true);
 }
 
 /* ---- what is written
@@ -558,6 +575,10 @@ int main(void)
         {"losses and norms in fp16 stay near those in fp32", fp16_losses},
         {"a loss scale that rises changes neither losses nor norms",
          rising_scale},
+        {"on a GPU losses and norms in bf16 stay near those in fp32",
+         bf16_losses_on_a_gpu},
+        {"and in fp16", fp16_losses_on_a_gpu},
+        {"and with a loss scale that rises", rising_scale_on_a_gpu},
         {"written models hold the masters, rounded once", written_models},
         {"a first loss scale that overflows is lowered, and costs no bit",
          scales_that_overflow},

@@ -21,6 +21,7 @@ struct tiny_settings {
     const char *json;        /* DeepSpeed's; NULL: none */
     const char *const *args; /* further options; ends with NULL; or NULL */
     int64_t steps;
+    bool on_gpu; /* or on the host */
     bool is_serial, poisons;
 };
 
@@ -43,6 +44,10 @@ struct vector_run {
     struct tiny_step steps[TINY_STEPS_MAX];
     int64_t step_count;
 };
+
+/* False, and the test case skipped, unless ZERO_OFFLOAD_GPU asks for a GPU
+ * and there is one. */
+bool tiny_has_gpu(void);
 
 /* Opens, starts and loads. */
 void tiny_open(struct vector_run *run, const struct tiny_settings *settings);
