@@ -3,6 +3,7 @@
 # What needs the shared fixtures is skipped, visibly, where they are absent.
 program=$PWD/zero-offload
 shared=${ZERO_OFFLOAD_SHARED-}
+demo=${SRCDIR:?}/bench/demo/model
 LC_ALL=C
 export LC_ALL
 work=$(mktemp -d) || exit 99
@@ -187,6 +188,27 @@ case_ 'init without --output is wrong usage' missing_output
 case_ 'init refuses another architecture and writes nothing' bad_config
 case_ 'a model that is not there is wrong usage' nothing_there
 case_ 'a damaged model is exit 4, and named' damaged
+
+# ---- kinds of rows ----
+# kind ROW WHAT: the program tells the kind of a row from its keys.
+kind() {
+  printf '%s\n' "$1" >kind.jsonl && exits 0 inspect --model "$demo" --json \
+    --data kind.jsonl && says "kind.jsonl: rows are $2"
+}
+kinds() {
+  kind '{"content":"a","summary":"b"}' 'prompt column content' &&
+    kind '{"text":"a"}' 'text' &&
+    kind '{"input_ids":[1,2,3],"labels":[-100,2,3]}' 'input_ids' &&
+    prints '"input_ids": [1, 2, 3]' &&
+    kind '{"messages":[{"role":"user","content":"a"},'\
+'{"role":"assistant","content":"b"}]}' 'conversations (messages)'
+}
+columns_named() {
+  printf '{"text":"a"}\n' >kind.jsonl && exits 4 inspect --model "$demo" \
+    --data kind.jsonl --prompt-column content && says 'no "content"'
+}
+case_ 'rows of every kind are told by their keys' kinds
+case_ 'columns that the user names rule out other kinds' columns_named
 
 # ---- the shared fixtures ----
 text() {
