@@ -210,6 +210,36 @@ columns_named() {
 case_ 'rows of every kind are told by their keys' kinds
 case_ 'columns that the user names rule out other kinds' columns_named
 
+# ---- train ----
+words() {
+  exits 0 init --model tiny --tokenizer "$demo" --output words --dtype fp32 \
+    --set padded_vocab_size=1536 --set num_layers=1 &&
+    printf '{"input_ids":[1,2,3]}\n' >ids.jsonl
+}
+# train_to DIR OPTION...
+train_to() {
+  to=$1
+  shift
+  run train --model words --data ids.jsonl --max-steps 1 --output "$to" "$@"
+}
+# A target that cannot be written is told before the first step.
+no_target() {
+  mkdir -p folders/model/sub links files && : >folders/model/config.json &&
+    ln -s nowhere links/model && : >files/model || return 1
+  for dir in folders links files; do
+    for option in --strict --overwrite; do
+      train_to $dir $option
+      test "$code" -eq 2 && says $dir && ! grep -q '^step' out &&
+        ! test -e $dir/metrics.jsonl || return 1
+    done
+  done
+  mkdir -p best/best && : >best/best/config.json &&
+    train_to best --eval-data ids.jsonl --keep-best && test "$code" -eq 2 &&
+    says 'best holds the model of an earlier run'
+}
+case_ 'a small model in the vocabulary of the demo' words
+case_ 'train refuses what it could not write at the end' no_target
+
 # ---- the shared fixtures ----
 text() {
   exits 0 inspect --model "$shared/chatglm2-6b" --json \

@@ -69,6 +69,15 @@ zo_model_dir_write(const struct zo_model_write_options *options,
                    struct zo_notes *notes,
                    struct zo_model_written *written_out) ZO_MUST_CHECK;
 
+/*
+ * What zo_model_dir_write() looks at first, for a caller with much to do
+ * before it writes: may a model directory be made here?
+ *
+ *   ZO_E_USAGE   as above
+ */
+enum zo_status zo_model_dir_check_target(const char *path,
+                                         bool replace) ZO_MUST_CHECK;
+
 /* NULL is allowed. */
 void zo_model_written_fini(struct zo_model_written *written);
 

@@ -29,6 +29,21 @@ struct run {
 
 /* ---- before anything is allocated ---------------------------------------- */
 
+/* A directory that cannot be written is told now, not after the last step. */
+static enum zo_status check_target(const struct zo_options *options,
+                                   const char *path)
+{
+    struct stat info;
+
+    if (lstat(path, &info) == 0 && !options->overwrite) {
+        return ZO_FAIL(ZO_E_USAGE,
+                       "--output %s holds the model of an earlier run; name "
+                       "another directory, or say --overwrite",
+                       options->output);
+    }
+    return zo_model_dir_check_target(path, options->overwrite);
+}
+
 static enum zo_status make_output(struct run *run)
 {
     const struct zo_options *options = run->setup.options;
@@ -49,13 +64,8 @@ static enum zo_status make_output(struct run *run)
     ZO_TRY(zo_disk_join(options->output, "model", &run->model_path));
     ZO_TRY(zo_disk_join(options->output, "best", &run->best_path));
     ZO_TRY(zo_disk_join(options->output, "metrics.jsonl", &run->metrics_path));
-    if (stat(run->model_path, &info) == 0 && !options->overwrite) {
-        return ZO_FAIL(ZO_E_USAGE,
-                       "--output %s holds the model of an earlier run; name "
-                       "another directory, or say --overwrite",
-                       options->output);
-    }
-    return ZO_OK;
+    ZO_TRY(check_target(options, run->model_path));
+    return options->keep_best ? check_target(options, run->best_path) : ZO_OK;
 }
 
 static enum zo_status open_model(struct run *run)
