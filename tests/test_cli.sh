@@ -237,7 +237,29 @@ no_target() {
     train_to best --eval-data ids.jsonl --keep-best && test "$code" -eq 2 &&
     says 'best holds the model of an earlier run'
 }
+# The tokenizer comes from elsewhere; what else there is is the model's own.
+foreign_tokenizer() {
+  mkdir -p bare && cp words/config.json words/model.safetensors bare &&
+    echo 'pass' >bare/modeling_chatglm.py || return 1
+  exits 0 train --model bare --tokenizer "$demo" --data ids.jsonl \
+    --max-steps 1 --output joined && cd joined/model || return 1
+  cmp -s config.json ../../bare/config.json && test -s modeling_chatglm.py &&
+    cmp -s tokenizer.model "$demo/tokenizer.model" || { cd "$work"; return 1; }
+  cd "$work" && exits 0 eval --model joined/model --data ids.jsonl
+}
+# No folder of the model's own: config.json is made, not the tokenizer's.
+no_folder() {
+  mkdir -p loose && cp words/config.json loose/small.json &&
+    exits 0 train --model loose/small.json --random-weights --data ids.jsonl \
+      --tokenizer "$demo" --max-steps 1 --output made &&
+    grep -q '"num_layers": *1,' made/model/config.json &&
+    grep -q '"torch_dtype": *"float32"' made/model/config.json &&
+    exits 0 eval --model made/model --data ids.jsonl
+}
 case_ 'a small model in the vocabulary of the demo' words
+case_ 'train --tokenizer leaves the model its own config.json' \
+  foreign_tokenizer
+case_ 'train of random weights writes the config.json they are of' no_folder
 case_ 'train refuses what it could not write at the end' no_target
 
 # ---- the shared fixtures ----

@@ -501,7 +501,8 @@ static enum zo_status write_config_json(const struct job *job)
 static enum zo_status write_all(struct job *job)
 {
     if (job->options.source_path != NULL) {
-        ZO_TRY(zo_model_files_copy(job->options.source_path, job->partial,
+        ZO_TRY(zo_model_files_copy(job->options.source_path,
+                                   job->options.tokenizer_path, job->partial,
                                    main_dtype(job), job->notes, &job->written));
     }
     ZO_TRY(write_config_json(job));
