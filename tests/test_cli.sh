@@ -262,6 +262,20 @@ case_ 'train --tokenizer leaves the model its own config.json' \
 case_ 'train of random weights writes the config.json they are of' no_folder
 case_ 'train refuses what it could not write at the end' no_target
 
+# The limit of POSIX ulimit is in blocks of 512 bytes.
+size_limit() {
+  (ulimit -f 100 && "$program" train --model words --data ids.jsonl \
+    --max-steps 1 --output limit >out 2>err)
+  code=$?
+  test "$code" -eq 1 && says 'model.safetensors' &&
+    test "$(ls -A limit)" = metrics.jsonl || return 1
+  (ulimit -f 100 && "$program" init --model words --output limited >out 2>err)
+  code=$?
+  test "$code" -eq 1 && says 'model.safetensors' &&
+    test -z "$(ls -Ad limited .limited* 2>/dev/null)"
+}
+case_ 'a limit on file sizes is a failed write and leaves nothing' size_limit
+
 # ---- the shared fixtures ----
 text() {
   exits 0 inspect --model "$shared/chatglm2-6b" --json \
