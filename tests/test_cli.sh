@@ -262,6 +262,30 @@ case_ 'train --tokenizer leaves the model its own config.json' \
 case_ 'train of random weights writes the config.json they are of' no_folder
 case_ 'train refuses what it could not write at the end' no_target
 
+no_labels() {
+  printf '{"input_ids":[1,2],"labels":[-100,-100]}\n' >silent.jsonl &&
+    exits 4 eval --model words --data silent.jsonl &&
+    says 'silent.jsonl: no label' && ! test -s out &&
+    exits 4 train --model words --data ids.jsonl --eval-data silent.jsonl \
+      --output silent --max-steps 1 && says 'silent.jsonl: no label' &&
+    ! test -e silent
+}
+# Huge weights: the logits overflow in fp16.
+no_loss() {
+  cp -r words huge &&
+    at=$(($(od -An -tu4 -N4 huge/model.safetensors) + 8)) &&
+    size=$(($(wc -c <huge/model.safetensors) - at)) || return 1
+  head -c $at words/model.safetensors >huge/model.safetensors
+  # About 60000 in fp32: the bytes 00 60 6a 47, then 60 60 6a 47 again and again.
+  awk -v n=$((size / 4)) 'BEGIN { while (n-- > 0) printf "`jG`" }' |
+    head -c $((size - 1)) >payload
+  printf '\0' | cat - payload >>huge/model.safetensors
+  exits 5 eval --model huge --data ids.jsonl --fp16 &&
+    says 'huge' && says 'not finite' && says 'fp16'
+}
+case_ 'rows without any label are no evaluation' no_labels
+case_ 'a loss that is not finite is exit 5' no_loss
+
 # The limit of POSIX ulimit is in blocks of 512 bytes.
 size_limit() {
   (ulimit -f 100 && "$program" train --model words --data ids.jsonl \
