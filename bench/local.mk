@@ -1,3 +1,23 @@
 libzo_a_SOURCES += \
 	bench/products.c \
 	bench/products.h
+
+# Built when asked for: make bench/bench_kernels
+EXTRA_PROGRAMS += bench/bench_kernels
+bench_bench_kernels_SOURCES = bench/bench_kernels.c bench/kernel_cases.c \
+	bench/kernel_cases.h
+bench_bench_kernels_LDADD = libzo.a $(ZO_LIBS)
+
+# For bench/run_gpu.sh, which builds it by name.
+EXTRA_PROGRAMS += bench/parity/gradients
+bench_parity_gradients_SOURCES = \
+	bench/parity/gradients.c \
+	$(vector_run)
+EXTRA_DIST += \
+	bench/parity/compare.py \
+	bench/parity/glm.py \
+	bench/parity/grads_hf.py \
+	bench/parity/make_weights.py \
+	bench/peers/attention_torch.py \
+	bench/peers/fsdp2_resident.py \
+	bench/run_gpu.sh

@@ -43,9 +43,9 @@ static enum zo_status read_facts(struct zo_kernels *kernels)
                             &major, cudaDevAttrComputeCapabilityMajor, index));
     CUDA_TRY("kernels", cudaDeviceGetAttribute(
                             &minor, cudaDevAttrComputeCapabilityMinor, index));
-    CUDA_TRY("kernels", cudaDeviceGetAttribute(
-                            &kernels->shared_bytes,
-                            cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
+    CUDA_TRY("kernels",
+             cudaDeviceGetAttribute(&kernels->multiprocessors,
+                                    cudaDevAttrMultiProcessorCount, index));
     kernels->compute = 10 * major + minor;
     kernels->encode_tile = zo_cuda_driver_function("cuTensorMapEncodeTiled");
     return ZO_OK;

@@ -58,6 +58,7 @@ cuda_headers += \
 	kernels/cuda/attention.cuh \
 	kernels/cuda/element.cuh \
 	kernels/cuda/fold.cuh \
+	kernels/cuda/hopper.cuh \
 	kernels/cuda/launch.cuh \
 	kernels/cuda/ptx.cuh \
 	kernels/cuda/rows.cuh \
@@ -67,7 +68,9 @@ cuda_sources += \
 	kernels/cuda/adamw.cu \
 	kernels/cuda/attention.cu \
 	kernels/cuda/attention_backward.cu \
+	kernels/cuda/attention_backward_hopper.cu \
 	kernels/cuda/attention_backward_mma.cu \
+	kernels/cuda/attention_hopper.cu \
 	kernels/cuda/attention_mma.cu \
 	kernels/cuda/attention_plain.cu \
 	kernels/cuda/cast.cu \

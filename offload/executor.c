@@ -188,6 +188,7 @@ enum zo_status zo_executor_open(const struct zo_program *program,
     ZO_ASSERT(program->arena_bytes[ZO_TIER_NVME][0] == 0);
     ZO_ASSERT(options->cpu_workers >= 1 &&
               options->cpu_workers <= CPU_WORKERS_MAX);
+    ZO_ASSERT(options->is_serial || !options->poisons);
     ZO_TRY(zo_alloc(1, sizeof(*executor), "the executor", &executor));
     executor->program = program;
     executor->machine = machine;

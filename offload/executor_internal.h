@@ -10,7 +10,7 @@
 #include "offload/executor.h"
 #include "offload/order.h"
 
-#define ZO_OP_NAMES_MAX    128 /* kinds of operations that are timed */
+#define ZO_OP_NAMES_MAX 128 /* kinds of operations that are timed */
 
 enum zo_instance_state {
     ZO_INSTANCE_WAITING,

@@ -25,6 +25,7 @@ struct fake_shape {
     enum zo_keep keep;
     bool decides, has_evaluation, evaluates_only;
     int64_t bucket_elems;
+    const struct zo_kernel_ops *kernel_ops; /* fake_kernels or the host's */
 };
 
 struct fake_model {
@@ -47,7 +48,7 @@ enum zo_status fake_model_build_decode(const struct fake_shape *shape,
                                        bool has_cache,
                                        struct fake_model *model);
 
-/* The operations that the builder uses, in plain C. */
+/* The operations that the builder uses, in few words. */
 extern const struct zo_kernel_ops fake_kernels;
 
 /* The same small weights on every device. */

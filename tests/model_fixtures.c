@@ -44,7 +44,7 @@ void fx_begin(void)
     const char *parent = getenv("TMPDIR");
 
     (void)snprintf(folder, sizeof(folder), "%s/zo-test-XXXXXX",
-                   parent != NULL ? parent : "/tmp");
+                   parent != NULL ? parent : P_tmpdir);
     if (mkdtemp(folder) == NULL) {
         give_up("cannot make", folder);
     }

@@ -258,7 +258,8 @@ static enum zo_status add_buffer(struct maker *maker, enum zo_tier tier,
 static enum zo_status add_buffers(struct maker *maker, int schedule)
 {
     const int devices = maker->shape->devices;
-    const int each = 1 + (int)help_below(&maker->random, 3);
+    const int each =
+        1 + (int)help_below(&maker->random, schedule == -1 ? 3 : 8);
 
     for (int i = 0; i < each; i++) {
         for (int d = 0; d < devices; d++) {

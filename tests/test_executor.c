@@ -1,6 +1,6 @@
 /*
  * The executor on host devices with random delays: the results of any program
- * are those of its serial meaning, bit for bit; failures are clean.
+ * are those of its serial meaning, bit for bit.
  *
  * Method: operations hash all that they read into all that they write, so
  * whoever reads too early, or writes too early, changes what comes out.  What
@@ -14,11 +14,9 @@
 #include "offload/executor.h"
 #include "offload/layout.h"
 #include "src/base/memory.h"
-#include "src/device/stream_host.h"
+#include "tests/executor_bench.h"
 #include "tests/offload_help.h"
 #include "tests/tap.h"
-
-static const struct zo_executor_options two_workers = {.cpu_workers = 2};
 
 /* ---- random programs ----------------------------------------------------- */
 
@@ -97,164 +95,6 @@ static void test_many_lists(void)
     zo_program_fini(&program);
 }
 
-/* ---- programs by hand ---------------------------------------------------- */
-
-enum { BYTES = 64 };
-
-struct bench {
-    struct zo_machine machine;
-    struct zo_program program;
-    struct zo_executor *executor;
-    zo_buffer_id gpu[2], host; /* one a device */
-    zo_buffer_id other;        /* on the host, for what shares nothing */
-};
-
-/* What a test's own operation does, in this order. */
-struct act {
-    struct help_gate *opens, *passes;
-    atomic_int *counts;
-    int *order, *order_count; /* by one worker */
-    int number;
-    enum zo_status status;
-};
-
-static enum zo_status act(const struct act *act)
-{
-    if (act->opens != NULL) {
-        help_gate_open(act->opens);
-    }
-    if (act->passes != NULL) {
-        help_gate_pass(act->passes);
-    }
-    if (act->counts != NULL) {
-        atomic_fetch_add(act->counts, 1);
-    }
-    if (act->order != NULL) {
-        act->order[(*act->order_count)++] = act->number;
-    }
-    return act->status == ZO_OK
-               ? ZO_OK
-               : ZO_FAIL(act->status, "act %d failed", act->number);
-}
-
-static enum zo_status act_in_stream(struct zo_pool *pool, const void *args)
-{
-    const struct act *what;
-
-    (void)pool;
-    memcpy(&what, args, sizeof(what));
-    return act(what);
-}
-
-static enum zo_status run_act(const struct zo_op_call *call)
-{
-    const struct act *what = call->op->context;
-
-    return zo_engine_is_stream(call->op->engine)
-               ? zo_stream_host_submit(call->streams[0], act_in_stream, &what,
-                                       sizeof(what))
-               : act(what);
-}
-
-static zo_buffer_id add_buffer(struct bench *bench, enum zo_tier tier,
-                               int device, bool has_slots)
-{
-    const struct zo_buffer buffer = {.name = "a buffer",
-                                     .tier = tier,
-                                     .device = device,
-                                     .unit = -1,
-                                     .schedule = -1,
-                                     .bytes = BYTES,
-                                     .has_slots = has_slots};
-    zo_buffer_id id = ZO_NO_BUFFER;
-
-    if (zo_program_buffer(&bench->program, &buffer, &id) != ZO_OK) {
-        tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
-    }
-    return id;
-}
-
-static void bench_init(struct bench *bench, int devices)
-{
-    *bench = (struct bench){0};
-    zo_program_init(&bench->program, devices);
-    for (int d = 0; d < devices; d++) {
-        bench->gpu[d] = add_buffer(bench, ZO_TIER_GPU, d, false);
-    }
-    bench->host = add_buffer(bench, ZO_TIER_CPU, 0, false);
-    bench->other = add_buffer(bench, ZO_TIER_CPU, 0, false);
-    if (help_machine_open(&bench->machine, devices, 1, 10) != ZO_OK) {
-        tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
-    }
-}
-
-/* Lists are added in the order 0, 1, ... */
-static void add_list(struct bench *bench)
-{
-    (void)zo_program_schedule(&bench->program, "list");
-}
-
-struct what {
-    enum zo_engine engine;
-    int device, priority;
-    zo_buffer_id reads, writes; /* ZO_NO_BUFFER: nothing */
-};
-
-/* `act` lives as long as the bench. */
-static void add(struct bench *bench, const struct what *what,
-                const struct act *act_of_op)
-{
-    const int list = bench->program.schedule_count - 1;
-    const struct zo_op op = {.name = "an act",
-                             .run = run_act,
-                             .context = act_of_op,
-                             .engine = what->engine,
-                             .device = what->device,
-                             .unit = -1,
-                             .micro = -1,
-                             .priority = what->priority};
-    struct zo_access accesses[2];
-    size_t count = 0;
-
-    if (what->reads != ZO_NO_BUFFER) {
-        accesses[count++] = (struct zo_access){what->reads, ZO_READ, 0, BYTES};
-    }
-    if (what->writes != ZO_NO_BUFFER) {
-        accesses[count++] =
-            (struct zo_access){what->writes, ZO_WRITE, 0, BYTES};
-    }
-    if (zo_schedule_add(&bench->program, list, &op, accesses, count) != ZO_OK) {
-        tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
-    }
-}
-
-static enum zo_status bench_open(struct bench *bench,
-                                 const struct zo_executor_options *options)
-{
-    ZO_TRY(zo_layout(&bench->program));
-    return zo_executor_open(&bench->program, &bench->machine, options,
-                            &bench->executor);
-}
-
-static enum zo_status bench_start(struct bench *bench, int list,
-                                  uint64_t *ticket_out)
-{
-    int slot;
-
-    ZO_TRY(zo_executor_acquire(bench->executor, &slot));
-    return zo_executor_start(bench->executor, list, ticket_out);
-}
-
-static void bench_close(struct bench *bench)
-{
-    zo_executor_close(bench->executor);
-    if (help_machine_bytes(&bench->machine) != 0) {
-        tap_fail(__FILE__, __LINE__, "memory that nobody gave back");
-    }
-    help_machine_close(&bench->machine);
-    zo_program_fini(&bench->program);
-}
-
 /* ---- who waits for what -------------------------------------------------- */
 
 /* A stream waits for a stream, not the issuing thread; the CPU waits. */
@@ -266,17 +106,21 @@ static void test_issuing(void)
     struct bench bench;
 
     bench_init(&bench, 2);
-    add_list(&bench);
-    add(&bench,
+    bench_list(&bench);
+    bench_add(
+        &bench,
         &(struct what){ZO_ENGINE_COMPUTE, 0, 0, ZO_NO_BUFFER, bench.gpu[0]},
         &gated);
-    add(&bench, &(struct what){ZO_ENGINE_D2H, 0, 0, bench.gpu[0], bench.host},
-        &plain);
-    add(&bench, &(struct what){ZO_ENGINE_H2D, 1, 0, bench.host, bench.gpu[1]},
-        &plain);
-    add(&bench, &(struct what){ZO_ENGINE_CPU, 0, 0, bench.host, bench.other},
-        &plain);
-    TAP_CHECK_INT(bench_open(&bench, &two_workers), ZO_OK);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_D2H, 0, 0, bench.gpu[0], bench.host},
+              &plain);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_H2D, 1, 0, bench.host, bench.gpu[1]},
+              &plain);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_CPU, 0, 0, bench.host, bench.other},
+              &plain);
+    TAP_CHECK_INT(bench_open(&bench, &bench_workers), ZO_OK);
     TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
     zo_executor_counters(bench.executor, &counters);
     TAP_CHECK_INT(counters.ops[ZO_ENGINE_COMPUTE], 1);
@@ -287,8 +131,8 @@ static void test_issuing(void)
     TAP_CHECK_INT(zo_executor_drain(bench.executor), ZO_OK);
     zo_executor_counters(bench.executor, &counters);
     TAP_CHECK_INT(counters.ops[ZO_ENGINE_CPU], 1);
-    TAP_CHECK_INT(counters.bytes[ZO_ENGINE_D2H], BYTES);
-    TAP_CHECK_INT(counters.bytes[ZO_ENGINE_H2D], BYTES);
+    TAP_CHECK_INT(counters.bytes[ZO_ENGINE_D2H], BENCH_BYTES);
+    TAP_CHECK_INT(counters.bytes[ZO_ENGINE_H2D], BENCH_BYTES);
     TAP_CHECK(!help_gate_failed(&gate));
     bench_close(&bench);
 }
@@ -306,18 +150,22 @@ static void test_overtaking(void)
     struct bench bench;
 
     bench_init(&bench, 1);
-    add_list(&bench);
-    add(&bench, &(struct what){ZO_ENGINE_CPU, 0, 0, ZO_NO_BUFFER, bench.host},
-        &acts[0]);
-    add(&bench, &(struct what){ZO_ENGINE_CPU, 0, 0, ZO_NO_BUFFER, bench.other},
-        &acts[1]);
-    add(&bench,
+    bench_list(&bench);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_CPU, 0, 0, ZO_NO_BUFFER, bench.host},
+              &acts[0]);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_CPU, 0, 0, ZO_NO_BUFFER, bench.other},
+              &acts[1]);
+    bench_add(
+        &bench,
         &(struct what){ZO_ENGINE_COMPUTE, 0, 0, ZO_NO_BUFFER, ZO_NO_BUFFER},
         &acts[2]);
-    add_list(&bench); /* the next list, while this one is stuck */
-    add(&bench, &(struct what){ZO_ENGINE_D2H, 0, 0, ZO_NO_BUFFER, bench.gpu[0]},
-        &acts[3]);
-    TAP_CHECK_INT(bench_open(&bench, &two_workers), ZO_OK);
+    bench_list(&bench); /* the next list, while this one is stuck */
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_D2H, 0, 0, ZO_NO_BUFFER, bench.gpu[0]},
+              &acts[3]);
+    TAP_CHECK_INT(bench_open(&bench, &bench_workers), ZO_OK);
     TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
     TAP_CHECK_INT(bench_start(&bench, 1, NULL), ZO_OK);
     TAP_CHECK_INT(zo_executor_drain(bench.executor), ZO_OK);
@@ -337,14 +185,15 @@ static void test_wait_for_one(void)
     struct bench bench;
 
     bench_init(&bench, 1);
-    add_list(&bench);
-    add(&bench, &(struct what){ZO_ENGINE_D2H, 0, 0, ZO_NO_BUFFER, bench.host},
-        &first);
-    add_list(&bench);
-    add(&bench,
-        &(struct what){ZO_ENGINE_COMPUTE, 0, 0, bench.host, bench.gpu[0]},
-        &second);
-    TAP_CHECK_INT(bench_open(&bench, &two_workers), ZO_OK);
+    bench_list(&bench);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_D2H, 0, 0, ZO_NO_BUFFER, bench.host},
+              &first);
+    bench_list(&bench);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_COMPUTE, 0, 0, bench.host, bench.gpu[0]},
+              &second);
+    TAP_CHECK_INT(bench_open(&bench, &bench_workers), ZO_OK);
     TAP_CHECK_INT(bench_start(&bench, 0, &tickets[0]), ZO_OK);
     TAP_CHECK_INT(bench_start(&bench, 1, &tickets[1]), ZO_OK);
     TAP_CHECK_INT(zo_executor_wait(bench.executor, tickets[0]), ZO_OK);
@@ -378,13 +227,13 @@ static void test_acquire(void)
 
     bench_init(&bench, 1);
     for (int i = 0; i < 2; i++) {
-        add_list(&bench);
-        add(&bench,
-            &(struct what){ZO_ENGINE_CPU, 0, 0, ZO_NO_BUFFER,
-                           i == 0 ? bench.host : bench.other},
-            &acts[i]);
+        bench_list(&bench);
+        bench_add(&bench,
+                  &(struct what){ZO_ENGINE_CPU, 0, 0, ZO_NO_BUFFER,
+                                 i == 0 ? bench.host : bench.other},
+                  &acts[i]);
     }
-    TAP_CHECK_INT(bench_open(&bench, &two_workers), ZO_OK);
+    TAP_CHECK_INT(bench_open(&bench, &bench_workers), ZO_OK);
     for (int i = 0; i < 2; i++) {
         TAP_CHECK_INT(zo_executor_acquire(bench.executor, &slot), ZO_OK);
         TAP_CHECK_INT(slot, i);
@@ -418,17 +267,18 @@ static void test_priorities(void)
     struct bench bench;
 
     bench_init(&bench, 1);
-    add_list(&bench);
-    add(&bench, &(struct what){ZO_ENGINE_CPU, 0, 9, ZO_NO_BUFFER, bench.host},
-        &first);
-    add_list(&bench);
+    bench_list(&bench);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_CPU, 0, 9, ZO_NO_BUFFER, bench.host},
+              &first);
+    bench_list(&bench);
     for (int i = 0; i < OPS; i++) {
         acts[i] =
             (struct act){.order = order, .order_count = &count, .number = i};
-        add(&bench,
-            &(struct what){ZO_ENGINE_CPU, 0, priorities[i], bench.other,
-                           ZO_NO_BUFFER},
-            &acts[i]);
+        bench_add(&bench,
+                  &(struct what){ZO_ENGINE_CPU, 0, priorities[i], bench.other,
+                                 ZO_NO_BUFFER},
+                  &acts[i]);
     }
     TAP_CHECK_INT(bench_open(&bench, &options), ZO_OK);
     TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
@@ -441,6 +291,87 @@ static void test_priorities(void)
         TAP_CHECK_INT(order[i], want[i]);
     }
     TAP_CHECK(!help_gate_failed(&gate));
+    bench_close(&bench);
+}
+
+/* Two acts, one a device. */
+static enum zo_status run_apart(const struct zo_op_call *call)
+{
+    const struct act *acts = call->op->context;
+
+    ZO_TRY(bench_queue_act(call->streams[0], &acts[0]));
+    return bench_queue_act(call->streams[1], &acts[1]);
+}
+
+static void add_apart(struct bench *bench, const struct act *acts)
+{
+    const struct zo_op op = {.name = "apart",
+                             .run = run_apart,
+                             .context = acts,
+                             .engine = ZO_ENGINE_COLLECTIVE};
+    const struct zo_access access = {bench->host, ZO_READ_WRITE, 0, 1};
+
+    TAP_CHECK_INT(zo_schedule_add(&bench->program, 0, &op, &access, 1), ZO_OK);
+}
+
+/* Runs the list, whose gate opens after a while. */
+static void run_gated(struct bench *bench, struct help_gate *gate)
+{
+    pthread_t opener;
+
+    TAP_CHECK_INT(bench_open(bench, &bench_workers), ZO_OK);
+    TAP_CHECK_INT(bench_start(bench, 0, NULL), ZO_OK);
+    TAP_CHECK_INT(pthread_create(&opener, NULL, open_later, gate), 0);
+    TAP_CHECK_INT(zo_executor_drain(bench->executor), ZO_OK);
+    TAP_CHECK_INT(pthread_join(opener, NULL), 0);
+    TAP_CHECK(!help_gate_failed(gate));
+}
+
+/* The part of device 1 is late; that of device 0 does not stand for it. */
+static void test_waiting_for_parts(void)
+{
+    struct help_gate gate = HELP_GATE;
+    atomic_int done = 0;
+    int seen[2] = {-1, -1};
+    const struct act parts[2] = {{0}, {.passes = &gate, .counts = &done}};
+    const struct act looks[2] = {{.looks_at = &done, .seen = &seen[0]},
+                                 {.looks_at = &done, .seen = &seen[1]}};
+    struct bench bench;
+
+    bench_init(&bench, 2);
+    bench_list(&bench);
+    add_apart(&bench, parts);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_COMPUTE, 0, 0, bench.host, ZO_NO_BUFFER},
+              &looks[0]);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_CPU, 0, 0, bench.host, ZO_NO_BUFFER},
+              &looks[1]);
+    run_gated(&bench, &gate);
+    TAP_CHECK_INT(seen[0], 1);
+    TAP_CHECK_INT(seen[1], 1);
+    bench_close(&bench);
+}
+
+static void test_parts_waiting(void)
+{
+    struct help_gate gate = HELP_GATE;
+    atomic_int done = 0;
+    int seen[2] = {-1, -1};
+    const struct act first = {.passes = &gate, .counts = &done};
+    const struct act parts[2] = {{.looks_at = &done, .seen = &seen[0]},
+                                 {.looks_at = &done, .seen = &seen[1]}};
+    struct bench bench;
+
+    bench_init(&bench, 2);
+    bench_list(&bench);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_D2H, 0, 0, ZO_NO_BUFFER, bench.host},
+              &first);
+    add_apart(&bench, parts);
+    run_gated(&bench, &gate);
+    TAP_CHECK_INT(seen[0], 1);
+    TAP_CHECK_INT(seen[1], 1);
     bench_close(&bench);
 }
 
@@ -484,202 +415,35 @@ static void test_barrier(void)
     zo_program_fini(&program);
 }
 
-/* ---- failures ------------------------------------------------------------ */
-
-/* From here on everything says what failed, and closing works. */
-static void check_failed(struct bench *bench, enum zo_status status,
-                         const char *text)
-{
-    struct zo_executor *executor = bench->executor;
-    int slot = -1;
-
-    TAP_CHECK_INT(zo_executor_drain(executor), status);
-    TAP_CHECK(strstr(zo_err_last()->text, text) != NULL);
-    TAP_CHECK_INT(zo_executor_wait(executor, 1), status);
-    TAP_CHECK_INT(zo_executor_acquire(executor, &slot), status);
-    TAP_CHECK_INT(slot, -1);
-    TAP_CHECK_INT(zo_executor_start(executor, 0, NULL), status);
-    TAP_CHECK(strstr(zo_err_last()->text, text) != NULL);
-}
-
-static enum zo_status fail_at(const struct zo_program *program,
-                              const struct zo_sequence_item *items,
-                              size_t count, bool is_serial, uint64_t nth)
-{
-    const struct zo_executor_options options = {
-        .cpu_workers = 2, .is_serial = is_serial, .fail_at_op = nth};
-    struct bench bench = {.executor = NULL};
-    enum zo_status status;
-
-    ZO_TRY(help_machine_open(&bench.machine, program->device_count, nth, 5));
-    ZO_TRY(
-        zo_executor_open(program, &bench.machine, &options, &bench.executor));
-    status = help_run(bench.executor, items, count);
-    if (status != ZO_OK) {
-        check_failed(&bench, ZO_E_INJECTED, "failed by a test");
-    }
-    bench_close(&bench);
-    return status;
-}
-
-static void test_failing_each(void)
-{
-    const struct zo_sequence_item items[] = {{0, 0}, {1, 1}, {0, 0}};
-    const struct help_shape shape = {.seed = 77,
-                                     .devices = 2,
-                                     .lists = 2,
-                                     .ops_max = 20,
-                                     .bytes_max = 100,
-                                     .nap_us = 20};
-    struct zo_program program;
-
-    TAP_CHECK_INT(help_program(&shape, &program), ZO_OK);
-    for (int is_serial = 0; is_serial < 2; is_serial++) {
-        const uint64_t ops =
-            2 * program.schedules[0].op_count + program.schedules[1].op_count;
-
-        TAP_CHECK(ops > 20);
-        for (uint64_t nth = 1; nth <= ops; nth++) {
-            TAP_CHECK_INT(fail_at(&program, items, 3, is_serial == 1, nth),
-                          ZO_E_INJECTED);
-        }
-        TAP_CHECK_INT(fail_at(&program, items, 3, is_serial == 1, ops + 1),
-                      ZO_OK);
-    }
-    zo_program_fini(&program);
-}
-
-/* What depends on the failed one never runs, on whatever engine. */
-static void check_failing_op(enum zo_engine engine)
-{
-    const struct act fails = {.status = ZO_E_NUMERIC, .number = 42};
-    atomic_int ran = 0;
-    const struct act counts = {.counts = &ran};
-    struct bench bench;
-
-    bench_init(&bench, 2);
-    add_list(&bench);
-    add(&bench, &(struct what){engine, 0, 0, ZO_NO_BUFFER, bench.host}, &fails);
-    add(&bench, &(struct what){ZO_ENGINE_H2D, 0, 0, bench.host, bench.gpu[0]},
-        &counts);
-    add(&bench,
-        &(struct what){ZO_ENGINE_COMPUTE, 1, 0, bench.host, bench.gpu[1]},
-        &counts);
-    add(&bench,
-        &(struct what){ZO_ENGINE_COMPUTE, 0, 0, bench.gpu[0], ZO_NO_BUFFER},
-        &counts);
-    add(&bench, &(struct what){ZO_ENGINE_CPU, 0, 0, bench.host, ZO_NO_BUFFER},
-        &counts);
-    TAP_CHECK_INT(bench_open(&bench, &two_workers), ZO_OK);
-    TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
-    TAP_CHECK_INT(zo_executor_drain(bench.executor), ZO_E_NUMERIC);
-    check_failed(&bench, ZO_E_NUMERIC, "act 42 failed");
-    bench_close(&bench);
-    TAP_CHECK_INT(atomic_load(&ran), 0);
-}
-
-static void test_failing_in_a_stream(void)
-{
-    check_failing_op(ZO_ENGINE_COMPUTE);
-    check_failing_op(ZO_ENGINE_D2H);
-}
-
-static void test_failing_on_the_cpu(void)
-{
-    check_failing_op(ZO_ENGINE_CPU);
-}
-
-/* Closing in the middle of a run: what is under way ends, then it is over. */
-static void test_close_early(void)
-{
-    const struct help_shape shape = {.seed = 5,
-                                     .devices = 3,
-                                     .lists = 1,
-                                     .ops_max = 40,
-                                     .bytes_max = 100,
-                                     .nap_us = 100};
-    struct bench bench = {.executor = NULL};
-
-    TAP_CHECK_INT(help_program(&shape, &bench.program), ZO_OK);
-    for (uint64_t seed = 0; seed < 10; seed++) {
-        TAP_CHECK_INT(help_machine_open(&bench.machine, 3, seed, 50), ZO_OK);
-        TAP_CHECK_INT(zo_executor_open(&bench.program, &bench.machine,
-                                       &two_workers, &bench.executor),
-                      ZO_OK);
-        TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
-        TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
-        zo_executor_close(bench.executor);
-        TAP_CHECK_INT(help_machine_bytes(&bench.machine), 0);
-        help_machine_close(&bench.machine);
-    }
-    zo_program_fini(&bench.program);
-}
-
-static void test_failed_allocations(void)
-{
-    const struct zo_executor_options options = {
-        .cpu_workers = 2, .is_serial = true, .poisons = true};
-    struct zo_executor *untouched = (struct zo_executor *)&untouched;
-    const struct help_shape shape = {
-        .seed = 3, .devices = 2, .lists = 2, .ops_max = 12, .bytes_max = 90};
-    struct zo_program program;
-    struct zo_machine machine;
-    bool is_open = false;
-    uint64_t nth = 0;
-
-    TAP_CHECK_INT(help_program(&shape, &program), ZO_OK);
-    TAP_CHECK_INT(help_machine_open(&machine, 2, 1, 0), ZO_OK);
-    while (!is_open) {
-        struct zo_executor *executor = untouched;
-        enum zo_status status;
-
-        zo_memory_fail_at(++nth);
-        status = zo_executor_open(&program, &machine, &options, &executor);
-        zo_memory_fail_at(0);
-        is_open = status == ZO_OK;
-        if (!is_open) {
-            TAP_CHECK(status == ZO_E_NOMEM || status == ZO_E_DEVMEM);
-            TAP_CHECK(executor == untouched);
-            TAP_CHECK(strstr(zo_err_last()->text, "injected") != NULL);
-            TAP_CHECK_INT(help_machine_bytes(&machine), 0);
-        } else {
-            zo_executor_close(executor);
-        }
-        TAP_CHECK(nth < 400);
-    }
-    TAP_CHECK(nth > 40);
-    zo_executor_close(NULL);
-    help_machine_close(&machine);
-    zo_program_fini(&program);
-}
-
 /* ---- memory -------------------------------------------------------------- */
 
 static void test_memory(void)
 {
-    unsigned char bytes[BYTES], back[BYTES];
+    unsigned char bytes[BENCH_BYTES], back[BENCH_BYTES];
     struct bench bench;
     zo_buffer_id slots;
     const struct act nothing = {0};
 
     bench_init(&bench, 2);
-    slots = add_buffer(&bench, ZO_TIER_CPU, 0, true);
-    add_list(&bench);
-    add(&bench, &(struct what){ZO_ENGINE_CPU, 0, 0, slots, ZO_NO_BUFFER},
-        &nothing);
-    TAP_CHECK_INT(bench_open(&bench, &two_workers), ZO_OK);
+    slots = bench_buffer(&bench, ZO_TIER_CPU, 0, true);
+    bench_list(&bench);
+    bench_add(&bench, &(struct what){ZO_ENGINE_CPU, 0, 0, slots, ZO_NO_BUFFER},
+              &nothing);
+    TAP_CHECK_INT(bench_open(&bench, &bench_workers), ZO_OK);
     for (int i = 0; i < 3; i++) {
         const zo_buffer_id id = i < 2 ? bench.gpu[i] : bench.host;
 
         memset(back, 1, sizeof(back));
-        TAP_CHECK_INT(zo_executor_download(bench.executor, back, id, 0, BYTES),
-                      ZO_OK);
-        for (int k = 0; k < BYTES; k++) {
+        TAP_CHECK_INT(
+            zo_executor_download(bench.executor, back, id, 0, BENCH_BYTES),
+            ZO_OK);
+        for (int k = 0; k < BENCH_BYTES; k++) {
             TAP_CHECK_INT(back[k], 0); /* arenas start as zeros */
             bytes[k] = (unsigned char)(7 * k + i);
         }
-        TAP_CHECK_INT(zo_executor_upload(bench.executor, id, 0, bytes, BYTES),
-                      ZO_OK);
+        TAP_CHECK_INT(
+            zo_executor_upload(bench.executor, id, 0, bytes, BENCH_BYTES),
+            ZO_OK);
         TAP_CHECK_INT(zo_executor_upload(bench.executor, id, 5, bytes, 2),
                       ZO_OK);
         TAP_CHECK_INT(zo_executor_download(bench.executor, back, id, 4, 8),
@@ -692,6 +456,48 @@ static void test_memory(void)
     TAP_CHECK_INT((char *)zo_executor_address(bench.executor, slots, 1) -
                       (char *)zo_executor_address(bench.executor, slots, 0),
                   ZO_ALIGN_BYTES);
+    bench_close(&bench);
+}
+
+/* ---- counters ------------------------------------------------------------ */
+
+/* The serial mode counts as the other does, and takes times. */
+static void test_times(void)
+{
+    const struct zo_executor_options options = {
+        .cpu_workers = 1, .is_serial = true, .times_ops = true};
+    atomic_int count = 0;
+    const struct act counts = {.counts = &count};
+    const struct zo_op_time *times;
+    struct zo_executor_counters counters;
+    struct bench bench;
+    size_t names = 9;
+
+    bench_init(&bench, 1);
+    bench_list(&bench);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_D2H, 0, 0, bench.gpu[0], bench.host},
+              &counts);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_CPU, 0, 0, bench.host, ZO_NO_BUFFER},
+              &counts);
+    TAP_CHECK_INT(bench_open(&bench, &options), ZO_OK);
+    (void)zo_executor_op_times(bench.executor, &names);
+    TAP_CHECK_INT(names, 0);
+    TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
+    TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
+    TAP_CHECK_INT(atomic_load(&count), 4); /* done when start returns */
+    times = zo_executor_op_times(bench.executor, &names);
+    TAP_CHECK_INT(names, 1); /* all have one name */
+    TAP_CHECK_INT(times[0].count, 4);
+    TAP_CHECK(times[0].busy_ns > 0);
+    zo_executor_counters(bench.executor, &counters);
+    TAP_CHECK_INT(counters.ops[ZO_ENGINE_D2H], 2);
+    TAP_CHECK_INT(counters.ops[ZO_ENGINE_CPU], 2);
+    TAP_CHECK_INT(counters.bytes[ZO_ENGINE_D2H], 2 * BENCH_BYTES);
+    zo_executor_reset_op_times(bench.executor);
+    (void)zo_executor_op_times(bench.executor, &names);
+    TAP_CHECK_INT(names, 0);
     bench_close(&bench);
 }
 
@@ -715,7 +521,7 @@ static void test_most_accesses(void)
     struct bench bench;
 
     bench_init(&bench, 1);
-    add_list(&bench);
+    bench_list(&bench);
     accesses[0] = (struct zo_access){bench.host, ZO_WRITE, 0, 1};
     for (int a = 1; a < ZO_OP_ACCESSES_MAX; a++) {
         accesses[a] = (struct zo_access){bench.other, ZO_READ, 3, 1};
@@ -723,7 +529,7 @@ static void test_most_accesses(void)
     TAP_CHECK_INT(
         zo_schedule_add(&bench.program, 0, &op, accesses, ZO_OP_ACCESSES_MAX),
         ZO_OK);
-    TAP_CHECK_INT(bench_open(&bench, &two_workers), ZO_OK);
+    TAP_CHECK_INT(bench_open(&bench, &bench_workers), ZO_OK);
     TAP_CHECK_INT(zo_executor_upload(bench.executor, bench.other, 3, &one, 1),
                   ZO_OK);
     TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
@@ -745,15 +551,12 @@ int main(void)
         {"waiting for a list does not wait for the next", test_wait_for_one},
         {"a slot comes back when its list is done", test_acquire},
         {"CPU operations run by priority, then by age", test_priorities},
+        {"a collective is done when all of its parts are",
+         test_waiting_for_parts},
+        {"all parts of a collective wait", test_parts_waiting},
         {"too many predecessors are still all waited for", test_barrier},
-        {"a failure of any operation is clean", test_failing_each},
-        {"a failure inside a stream stops what depends on it",
-         test_failing_in_a_stream},
-        {"a failure on the CPU stops what depends on it",
-         test_failing_on_the_cpu},
-        {"closing ends a run", test_close_early},
-        {"each failed allocation of open is clean", test_failed_allocations},
         {"buffers start as zeros and can be read and written", test_memory},
+        {"the serial mode counts, and takes times", test_times},
         {"an operation may have as many accesses as devices need",
          test_most_accesses},
     };

@@ -160,13 +160,19 @@ static double bound_of(const struct attention *self)
 
 /* ---- forward and backward -------------------------------------------- */
 
+static void *element(const struct rig_array *array, enum zo_dtype type,
+                     int64_t index)
+{
+    return (char *)array->at + (size_t)index * zo_dtype_bytes(type);
+}
+
 static void check_shape(struct rig *rig, enum zo_dtype type,
                         const struct shape *shape)
 {
     const enum rig_type rig_type = (enum rig_type)type;
     const struct attention self = describe(shape);
     const int64_t d = self.width, q_width = self.heads * d;
-    const int64_t kv_at = q_width, width = q_width + 2 * self.groups * d;
+    const int64_t width = q_width + 2 * self.groups * d;
     struct rig_array *qkv = rig_random(rig, rig_type, self.tokens * width, 2.0);
     struct rig_array *out = rig_array(rig, rig_type, self.tokens * q_width);
     struct rig_array *lse = rig_array(rig, RIG_F32, self.heads * self.tokens);
@@ -185,9 +191,8 @@ static void check_shape(struct rig *rig, enum zo_dtype type,
         .out = out->at,
         .lse = lse->at,
         .q = qkv->at,
-        .k = (char *)qkv->at + (size_t)kv_at * zo_dtype_bytes(type),
-        .v = (char *)qkv->at +
-             (size_t)(kv_at + self.groups * d) * zo_dtype_bytes(type),
+        .k = element(qkv, type, q_width),
+        .v = element(qkv, type, q_width + self.groups * d),
         .row_start = row_start->at,
         .q_stride_elems = width,
         .kv_stride_elems = width,

@@ -163,7 +163,8 @@ static bool try_cross_entropy(const struct loss_shape *shape, uint64_t *random)
 
         ((int32_t *)label->initial)[i] = (int32_t)v;
     }
-    if (shape->count > 0 && shape->vocab > 64) { /* words that cannot be, a whole group of them */
+    if (shape->count > 0 &&
+        shape->vocab > 64) { /* words that cannot be, a whole group of them */
         for (int i = 0; i < 16; i++) {
             ((float *)logits->initial)[i] = -INFINITY;
         }

@@ -185,7 +185,9 @@ static const struct {
     {"idx_list", "[]", INDEX ": byte 0: want '{'", "found []"},
     {"idx_nothing", "{}", INDEX " has no \"weight_map\"", ""},
     {"idx_empty_map", MAP(""), INDEX " has an empty \"weight_map\"", ""},
-    {"idx_no_text", "", INDEX ": byte 0: want '{', found the end", ""},
+    {"idx_no_text", "", INDEX " is empty: a download that failed", ""},
+    {"idx_pointer", "version https://git-lfs.github.com/spec/v1\nsize 20438\n",
+     INDEX " is a Git LFS pointer", "20438 bytes"},
     {"idx_map_list", "{\"weight_map\":[]}", "\"weight_map\", byte 14: want",
      ""},
     {"idx_number", "{\"weight_map\":{\"a\":1}}",
@@ -241,6 +243,29 @@ static void test_made_dirs(void)
     }
 }
 
+/* Each is open while reading, and a process has some 1,000 files. */
+static void test_too_many_shards(void)
+{
+    struct fx_bytes index = {0};
+    struct zo_model_dir *dir = NULL;
+    struct zo_notes notes = {0};
+
+    fx_add(&index, "{\"weight_map\":{", 15);
+    for (int i = 0; i < 1001; i++) {
+        char entry[64];
+
+        (void)snprintf(entry, sizeof(entry), "%s\"%d\":\"%d\"",
+                       i > 0 ? "," : "", i, i);
+        fx_add(&index, entry, strlen(entry));
+    }
+    fx_add(&index, "}}", 3);
+    TAP_CHECK(fx_refused(
+        zo_model_dir_open(make_dir("idx_many", (const char *)index.data),
+                          &notes, &dir),
+        ZO_E_CORRUPT, INDEX " names more than 1000 shards", "idx_many"));
+    fx_bytes_fini(&index);
+}
+
 static bool open_huge_index(void)
 {
     const char *path = make_dir("idx_huge", "{\"weight_map\":{");
@@ -275,7 +300,7 @@ static void test_same_tensor_in_two_shards(void)
 
     write_letters(fx_path("idx_both/two.safetensors"), "bcd");
     TAP_CHECK(fx_refused(zo_model_dir_open(path, &notes, &dir), ZO_E_CORRUPT,
-                         "tensor \"b\" is in ", "one.safetensors"));
+                         "tensor \"b\" is in ", " and in "));
 }
 
 static void test_no_model(void)
@@ -626,6 +651,7 @@ int main(void)
         {"the reference .bin shards are read", test_shared_bin_dir},
         {"every made directory gets its verdict", test_made_dirs},
         {"an index of 2 GB is refused unread", test_huge_index},
+        {"more shards than can be open are refused", test_too_many_shards},
         {"a tensor in two shards is refused", test_same_tensor_in_two_shards},
         {"what is no model is named", test_no_model},
         {"FIFOs do not block", test_fifos_do_not_block},

@@ -2,78 +2,23 @@
  * Writing model directories: what is in them, what replaces what, and that
  * whatever fails, at whichever call, or whenever the process is killed, the
  * target is the old model or the new one, whole.
- *
- * The system calls that change the disk are defined here, in place of the C
- * library's, so that the nth of them can be made to fail.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "src/base/memory.h"
 #include "src/checkpoint/model_dir.h"
 #include "src/checkpoint/model_dir_writer.h"
+#include "tests/disk_faults.h"
 #include "tests/model_fixtures.h"
 #include "tests/tap.h"
 
 #define INDEX "model.safetensors.index.json"
-
-/* ---- faults ---------------------------------------------------------- */
-
-static int fault_at;         /* the call that fails; 0: none */
-static int fault_calls;      /* so far */
-static bool cannot_exchange; /* the file system knows no RENAME_EXCHANGE */
-
-static bool fails_now(int error)
-{
-    if (fault_at == 0 || ++fault_calls != fault_at) {
-        return false;
-    }
-    errno = error;
-    return true;
-}
-
-ssize_t write(int fd, const void *data, size_t size_bytes)
-{
-    return fails_now(ENOSPC) ? -1 : syscall(SYS_write, fd, data, size_bytes);
-}
-
-int fsync(int fd)
-{
-    return fails_now(EIO) ? -1 : (int)syscall(SYS_fsync, fd);
-}
-
-int rename(const char *from, const char *to)
-{
-    return fails_now(EIO)
-               ? -1
-               : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
-}
-
-int renameat2(int from_fd, const char *from, int to_fd, const char *to,
-              unsigned flags)
-{
-    if (cannot_exchange) {
-        errno = EINVAL;
-        return -1;
-    }
-    return fails_now(EIO)
-               ? -1
-               : (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, flags);
-}
-
-int mkdir(const char *path, mode_t mode)
-{
-    return fails_now(EDQUOT) ? -1
-                             : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
-}
 
 /* ---- a model --------------------------------------------------------- */
 
@@ -401,6 +346,7 @@ static const struct {
      "{ \"torch_dtype\" : \"bfloat16\" , \"x\":1}\n", false},
     {"escaped", "{\"x\":\"\\u00e9\",\"torch\\u005fdtype\":\"float\\u00316\"}",
      "{\"x\":\"\\u00e9\",\"torch\\u005fdtype\":\"bfloat16\"}", false},
+    {"spelled", "{\"torch_dtype\":\"bfloat\\u00316\"}", NULL, false},
     {"new_name", "{\"dtype\":\"float32\"}", "{\"dtype\":\"bfloat16\"}", false},
     {"nested", "{\"y\":{\"torch_dtype\":\"float16\"}}", NULL, false},
     {"absent", "{\"x\":[]}", NULL, false},
@@ -443,6 +389,59 @@ static void test_dtype_in_config(void)
     }
 }
 
+static enum zo_status feed_dir(void *context, size_t index,
+                               uint64_t offset_bytes, size_t size_bytes,
+                               void *buffer)
+{
+    return zo_model_dir_read(context, index, offset_bytes, size_bytes, buffer);
+}
+
+/* From torch .bin shards to safetensors, tensor by tensor. */
+static void test_converts_the_reference(void)
+{
+    const char *source = fx_shared("vectors/tiny_fp16_bin");
+    struct zo_model_dir *from = NULL, *to = NULL;
+    struct zo_tensor_info infos[25];
+    struct zo_notes notes = {0};
+    struct zo_model_write_options options = {
+        .path = fx_path("converted"),
+        .source_path = source,
+        .tensors = infos,
+        .tensor_count = TAP_COUNT(infos),
+        .data = feed_dir,
+        .shard_bytes = 100000,
+        .piece_bytes = 1000,
+    };
+    char a[65536], b[65536];
+
+    if (source == NULL) {
+        tap_skip("no shared vectors");
+        return;
+    }
+    TAP_CHECK_INT(zo_model_dir_open(source, &notes, &from), ZO_OK);
+    TAP_CHECK_INT((long long)zo_model_dir_count(from), TAP_COUNT(infos));
+    for (size_t i = 0; i < TAP_COUNT(infos); i++) {
+        infos[i] = *zo_model_dir_info(from, i);
+    }
+    options.context = from;
+    TAP_CHECK_INT(zo_model_dir_write(&options, &notes, NULL), ZO_OK);
+    TAP_CHECK(fx_same_files(fx_shared("vectors/tiny_fp16_bin/config.json"),
+                            fx_path("converted/config.json")));
+    TAP_CHECK_INT(zo_model_dir_open(options.path, &notes, &to), ZO_OK);
+    TAP_CHECK_INT((long long)zo_model_dir_shard_count(to), 3);
+    for (size_t i = 0; i < TAP_COUNT(infos); i++) {
+        const size_t size_bytes = (size_t)infos[i].size_bytes;
+
+        TAP_CHECK(strcmp(zo_model_dir_info(to, i)->name, infos[i].name) == 0);
+        TAP_CHECK_INT(zo_model_dir_read(from, i, 0, size_bytes, a), ZO_OK);
+        TAP_CHECK_INT(zo_model_dir_read(to, i, 0, size_bytes, b), ZO_OK);
+        TAP_CHECK(memcmp(a, b, size_bytes) == 0);
+    }
+    zo_model_dir_close(from);
+    zo_model_dir_close(to);
+    zo_notes_fini(&notes);
+}
+
 /* ---- targets --------------------------------------------------------- */
 
 static void test_replaces_only_when_asked(void)
@@ -457,9 +456,9 @@ static void test_replaces_only_when_asked(void)
     TAP_CHECK_INT(seed_of(path), 2);
     TAP_CHECK(!fx_is_there(fx_path(".replace.partial")));
     /* Where two names cannot be exchanged, by two renames. */
-    cannot_exchange = true;
+    disk_cannot_exchange = true;
     TAP_CHECK_INT(write_model(path, 3, true), ZO_OK);
-    cannot_exchange = false;
+    disk_cannot_exchange = false;
     TAP_CHECK_INT(seed_of(path), 3);
     TAP_CHECK(!fx_is_there(fx_path(".replace.partial")));
     TAP_CHECK(!fx_is_there(fx_path(".replace.replaced")));
@@ -626,17 +625,17 @@ static void sweep_faults(const char *name, bool in_two)
     options.shard_bytes = 64;
     options.replace = true;
     TAP_CHECK_INT(write_model(path, 1, false), ZO_OK);
-    cannot_exchange = in_two;
+    disk_cannot_exchange = in_two;
     for (int nth = 1; status != ZO_OK; nth++) {
         struct zo_notes notes = {0};
         int seed;
 
         options.context = &feed;
         feed = (struct feed){.seed = 2, .index = SIZE_MAX};
-        fault_at = nth;
-        fault_calls = 0;
+        disk_fault_at = nth;
+        disk_fault_calls = 0;
         status = zo_model_dir_write(&options, &notes, NULL);
-        fault_at = 0;
+        disk_fault_at = 0;
         zo_notes_fini(&notes);
         failures += status != ZO_OK;
         seed = seed_of(path);
@@ -644,8 +643,11 @@ static void sweep_faults(const char *name, bool in_two)
         TAP_CHECK(status == ZO_OK || status == ZO_E_IO);
         TAP_CHECK(status == ZO_OK ? seed == 2 : seed == 1 || seed == 2);
         TAP_CHECK(seed == 2 || !fx_is_there(fx_path(".%s.partial", name)));
+        TAP_CHECK(status == ZO_OK || seed == 1 ||
+                  fx_is_there(fx_path(".%s.%s", name,
+                                      in_two ? "replaced" : "partial")));
     }
-    cannot_exchange = false;
+    disk_cannot_exchange = false;
     TAP_CHECK(failures > 20);
     TAP_CHECK_INT(late, 1);
     TAP_CHECK(!fx_is_there(fx_path(".%s.partial", name)));
@@ -660,6 +662,33 @@ static void test_each_disk_call_fails(void)
 static void test_each_disk_call_fails_in_two_renames(void)
 {
     sweep_faults("faults2", true);
+}
+
+/* Shards, index, their folder; then the name, and the folder above. */
+static void test_syncs_before_it_renames(void)
+{
+    memset(disk_events, 0, sizeof(disk_events));
+    TAP_CHECK_INT(write_model(fx_path("synced"), 1, false), ZO_OK);
+    TAP_CHECK(strcmp(disk_events, "frfrfdrd") == 0);
+}
+
+/* A disk that says "done" and did nothing: seen when it is read back. */
+static void test_reads_back_what_it_wrote(void)
+{
+    const char *path = fx_path("lost");
+    enum zo_status status = ZO_E_CORRUPT;
+    int losses = 0;
+
+    TAP_CHECK_INT(write_model(path, 1, false), ZO_OK);
+    for (disk_lost_at = 1; status != ZO_OK; disk_lost_at++) {
+        disk_lost_calls = 0;
+        status = write_model(path, 2, true);
+        TAP_CHECK(status == ZO_OK || status == ZO_E_CORRUPT);
+        TAP_CHECK_INT(seed_of(path), status == ZO_OK ? 2 : 1);
+        losses += status != ZO_OK;
+    }
+    disk_lost_at = 0;
+    TAP_CHECK_INT(losses, 10); /* 2 lengths, 2 headers, 5 tensors, index */
 }
 
 static void test_survives_no_memory(void)
@@ -729,6 +758,7 @@ int main(void)
         {"other files are copied byte for byte", test_other_files},
         {"links become real files", test_links_become_files},
         {"torch_dtype is edited only when it differs", test_dtype_in_config},
+        {"the reference .bin model is converted", test_converts_the_reference},
         {"a target is replaced only when asked", test_replaces_only_when_asked},
         {"only models are replaced", test_replaces_models_only},
         {"targets are named in every way", test_names_of_targets},
@@ -740,6 +770,8 @@ int main(void)
         {"each failed call leaves a whole model", test_each_disk_call_fails},
         {"also where names cannot be exchanged",
          test_each_disk_call_fails_in_two_renames},
+        {"all is synced before it is renamed", test_syncs_before_it_renames},
+        {"a write that was lost is noticed", test_reads_back_what_it_wrote},
         {"each failed allocation leaves nothing", test_survives_no_memory},
         {"a kill at any time leaves a whole model", test_survives_kills},
     };

@@ -13,6 +13,13 @@
 
 #define PICKLE(text) (text), sizeof(text) - 1
 
+/* Storage "0" of 6 halves, and a call that makes a tensor. */
+#define STORAGE(type)                       \
+    "(X\7\0\0\0storagec" type "\nX\1\0\0\0" \
+    "0"                                     \
+    "X\3\0\0\0cpuK\6tQ"
+#define REBUILD "\x80\2ctorch._utils\n_rebuild_tensor_v2\n("
+
 static const struct fx_view plain = {
     .name = "w",
     .type = "Half",
@@ -96,6 +103,7 @@ static const struct {
     {PICKLE("\x80\2(\x85."), "an opcode without its operand"},
     {PICKLE("\x80\2(N\x86."), "an opcode without its operand"},
     {PICKLE("\x80\2R."), "an opcode without its operand"},
+    {PICKLE("\x80\2(R."), "an opcode without its operand"},
     {PICKLE("\x80\2}}."), "something is left after the end"},
     {PICKLE("\x80\2}.}"), "something is left after the end"},
     /* arguments */
@@ -109,6 +117,19 @@ static const struct {
      "arguments that make no tensor"},
     {PICKLE("\x80\2ctorch._utils\n_rebuild_parameter\n)R."),
      "_rebuild_parameter without a tensor"},
+    {PICKLE("\x80\2" STORAGE("collections\nOrderedDict")),
+     "a persistent id that is no storage"},
+    {PICKLE(
+         REBUILD STORAGE("torch\nHalfStorage") "K\0K\2K\3\x86K\1\x85\x89}tR"),
+     "arguments that make no tensor"},
+    {PICKLE(
+         REBUILD STORAGE("torch\nHalfStorage") "K\0K\2\x85K\3K\1\x86\x89}tR"),
+     "arguments that make no tensor"},
+    {PICKLE(REBUILD STORAGE(
+         "torch\nHalfStorage") "J\xff\xff\xff\xffK\1\x85K\1\x85\x89}tR"),
+     "arguments that make no tensor"},
+    {PICKLE(REBUILD STORAGE("torch\nHalfStorage") "K\0K\1\x85K\1\x85\x89tR"),
+     "arguments that make no tensor"},
     {PICKLE("\x80\2NQ."), "a persistent id is None; want a tuple"},
     {PICKLE("\x80\2)Q."), "a persistent id that is no storage"},
     {PICKLE("\x80\2(X\7\0\0\0storageNNNNtQ."),

@@ -117,7 +117,7 @@ static const struct {
      "{\"a\":{\"dtype\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
      0},
     {{"st_zero_dim", NULL, NULL},
-     "{\"a\":{\"dtype\":\"F16\",\"shape\":[0,4503599627370496,1024],"
+     "{\"a\":{\"dtype\":\"F16\",\"shape\":[4503599627370496,8192,0],"
      "\"data_offsets\":[0,0]},"
      "\"b\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]},"
      "\"c\":{\"dtype\":\"F16\",\"shape\":[3,0],\"data_offsets\":[4,4]}}",
@@ -359,6 +359,8 @@ static void test_reads_ranges(void)
     TAP_CHECK_INT(zo_tensor_source_read(source, 0, 1, 2, bytes), ZO_E_ARG);
     TAP_CHECK_INT(zo_tensor_source_read(source, 0, 0, 3, bytes), ZO_E_ARG);
     TAP_CHECK_INT(zo_tensor_source_read(source, 0, UINT64_MAX - 1, 4, bytes),
+                  ZO_E_ARG);
+    TAP_CHECK_INT(zo_tensor_source_read(source, 0, 8, SIZE_MAX - 1, bytes),
                   ZO_E_ARG);
     zo_tensor_source_close(source);
 }

@@ -23,10 +23,11 @@ static const struct zo_executor_options workers = {.cpu_workers = 2};
 /* ---- random programs ----------------------------------------------------- */
 
 #ifdef __SANITIZE_THREAD__ /* twenty times slower */
-enum { PROGRAMS = 300, RUNS = 60, TRAININGS = 16, ITEMS = 5 };
+enum { PROGRAMS = 300, RUNS = 40, TRAININGS = 10, POISONED = 6 };
 #else
-enum { PROGRAMS = 3000, RUNS = 200, TRAININGS = 40, ITEMS = 5 };
+enum { PROGRAMS = 3000, RUNS = 200, TRAININGS = 40, POISONED = 16 };
 #endif
+enum { ITEMS = 5 };
 
 static enum zo_status check_order(const struct zo_program *program,
                                   const struct zo_sequence_item *items,
@@ -83,17 +84,37 @@ static enum zo_status pair_open(struct pair *pair,
     ZO_TRY(help_machine_open(&pair->calm, program->device_count, 1, 0));
     ZO_TRY(help_machine_open(&pair->hasty, program->device_count, seed,
                              delay_us_max));
-    pair->calm.kernel_ops = pair->hasty.kernel_ops = &fake_kernels;
     ZO_TRY(zo_executor_open(program, &pair->calm, &serial, &pair->meant));
     return zo_executor_open(program, &pair->hasty, options, &pair->run);
+}
+
+/* For programs that the builder makes. */
+static enum zo_status open_kernels(struct zo_machine *machine,
+                                   const struct zo_kernel_ops *ops)
+{
+    machine->kernel_ops = ops;
+    for (int d = 0; ops->open != NULL && d < machine->device_count; d++) {
+        ZO_TRY(ops->open(machine->devices[d], NULL, &machine->kernels[d]));
+    }
+    return ZO_OK;
+}
+
+static void machine_close(struct zo_machine *machine)
+{
+    for (int d = 0; d < machine->device_count; d++) {
+        if (machine->kernels[d] != NULL) {
+            machine->kernel_ops->close(machine->kernels[d]);
+        }
+    }
+    help_machine_close(machine);
 }
 
 static void pair_close(struct pair *pair)
 {
     zo_executor_close(pair->meant);
     zo_executor_close(pair->run);
-    help_machine_close(&pair->calm);
-    help_machine_close(&pair->hasty);
+    machine_close(&pair->calm);
+    machine_close(&pair->hasty);
 }
 
 static bool runs_as_meant(const struct zo_program *program, uint64_t seed)
@@ -105,7 +126,7 @@ static bool runs_as_meant(const struct zo_program *program, uint64_t seed)
 
     help_sequence(&random, program, items, ITEMS);
     is_same = pair_open(&pair, program, &workers, seed,
-                        (uint32_t)(seed % 4) * 4) == ZO_OK &&
+                        seed % 2 == 0 ? 10 : 0) == ZO_OK &&
               help_run(pair.meant, items, ITEMS) == ZO_OK &&
               help_run(pair.run, items, ITEMS) == ZO_OK &&
               help_same_memory(pair.meant, pair.run);
@@ -152,6 +173,8 @@ static struct fake_shape random_shape(uint64_t seed)
         .decides = help_once_in(&random, 2),
         .has_evaluation = help_once_in(&random, 2),
         .bucket_elems = (int64_t)help_below(&random, 3) * 100,
+        .kernel_ops =
+            help_once_in(&random, 2) ? &zo_kernels_host : &fake_kernels,
     };
 
     shape.evaluates_only = help_once_in(&random, 6);
@@ -271,6 +294,8 @@ static enum zo_status run_both(const struct fake_model *model,
 {
     const char *lists = lists_of(&model->shape);
 
+    ZO_TRY(open_kernels(&pair->calm, model->shape.kernel_ops));
+    ZO_TRY(open_kernels(&pair->hasty, model->shape.kernel_ops));
     ZO_TRY(fake_model_load(model, pair->meant));
     ZO_TRY(fake_model_load(model, pair->run));
     ZO_TRY(fake_model_run(model, pair->meant, lists));
@@ -304,13 +329,13 @@ static void check_runs(uint64_t seed, const struct zo_executor_options *options,
 static void test_builder_runs(void)
 {
     for (uint64_t seed = 0; seed < TRAININGS; seed++) {
-        check_runs(seed, &workers, (uint32_t)(seed % 4));
+        check_runs(seed, &workers, (uint32_t)(seed % 2));
     }
 }
 
 static void test_builder_poison(void)
 {
-    for (uint64_t seed = 100; seed < 116; seed++) {
+    for (uint64_t seed = 100; seed < 100 + POISONED; seed++) {
         check_runs(seed, &poison, 0);
     }
 }
@@ -342,152 +367,12 @@ static void test_decoding(void)
                                          .units = 2 + i % 3,
                                          .devices = 1,
                                          .micros = 1,
-                                         .type = ZO_BF16};
+                                         .type = ZO_BF16,
+                                         .kernel_ops = &fake_kernels};
 
         check_decoding(&shape, i % 2 == 0, i < 4 ? &workers : &poison);
     }
     zo_decode_build_fini(NULL);
-}
-
-/* ---- what must not change the numbers ------------------------------------ */
-
-/* A hash of all weights and moments behind a few lists. */
-static uint64_t result_of(const struct fake_shape *shape)
-{
-    struct fake_model model;
-    struct pair pair = {.meant = NULL};
-    uint64_t hash = 0;
-
-    if (fake_model_build(shape, &model) != ZO_OK ||
-        pair_open(&pair, &model.build.program, &workers, 1, 1) != ZO_OK ||
-        fake_model_load(&model, pair.run) != ZO_OK ||
-        fake_model_run(&model, pair.run, "ssst") != ZO_OK) {
-        tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
-    }
-    for (int u = 0; pair.run != NULL && u < shape->units; u++) {
-        const struct zo_unit_buffers *unit = zo_build_unit(&model.build, u, 0);
-        const uint64_t elems = (uint64_t)model.units[u].elems;
-        struct help_mix_args args = {.seed = hash};
-
-        help_mix_add(&args, ZO_READ,
-                     zo_executor_address(pair.run, unit->weights, 0),
-                     elems * zo_dtype_bytes(shape->type));
-        help_mix_add(&args, ZO_READ,
-                     zo_executor_address(pair.run, unit->exp_avg, 0),
-                     elems * sizeof(float));
-        hash = help_hash(&args);
-    }
-    pair_close(&pair);
-    zo_build_fini(&model.build);
-    return hash;
-}
-
-static void test_same_numbers(void)
-{
-    for (int devices = 1; devices <= 3; devices++) {
-        struct fake_shape shape = {.seed = 4,
-                                   .units = 3,
-                                   .devices = devices,
-                                   .micros = 4,
-                                   .pass_micros = 4,
-                                   .type = ZO_BF16,
-                                   .comm_type = ZO_BF16,
-                                   .decides = true};
-        const uint64_t want = result_of(&shape);
-
-        for (shape.pass_micros = 1; shape.pass_micros < 4;
-             shape.pass_micros++) {
-            TAP_CHECK(result_of(&shape) == want);
-        }
-        shape.keep = ZO_KEEP_INPUT;
-        TAP_CHECK(result_of(&shape) == want);
-        shape.has_evaluation = true;
-        TAP_CHECK(result_of(&shape) == want);
-        shape.bucket_elems = 1; /* rounded up to 128 */
-        TAP_CHECK(result_of(&shape) == want);
-        shape.comm_type = ZO_F32; /* and what must, does */
-        TAP_CHECK((result_of(&shape) == want) == (devices == 1));
-    }
-}
-
-/* Updates that wait for decide are not held up when nothing is decided. */
-static void test_decides(void)
-{
-    for (int decides = 0; decides < 2; decides++) {
-        const struct zo_sequence_item items[] = {{0, 0}, {0, 1}};
-        const struct fake_shape shape = {.units = 2,
-                                         .devices = 2,
-                                         .micros = 1,
-                                         .pass_micros = 1,
-                                         .decides = decides == 1};
-        struct fake_model model;
-        struct zo_edges edges;
-        size_t decide, found = 0, updates = 0;
-
-        TAP_CHECK_INT(fake_model_build(&shape, &model), ZO_OK);
-        TAP_CHECK_INT(zo_edges_derive(&model.build.program, items, 2, &edges),
-                      ZO_OK);
-        decide = edges.count / 2 - 1;
-        TAP_CHECK(strcmp(model.build.program.schedules[0].ops[decide].name,
-                         "decide") == 0);
-        for (size_t i = decide + 1; i < edges.count; i++) {
-            const struct zo_op *op =
-                &model.build.program.schedules[0].ops[i - decide - 1];
-
-            for (size_t e = edges.first[i]; e < edges.first[i + 1]; e++) {
-                found +=
-                    edges.preds[e] == decide && strcmp(op->name, "AdamW") == 0;
-            }
-            updates += strcmp(op->name, "AdamW") == 0;
-        }
-        TAP_CHECK_INT(updates, 4);
-        TAP_CHECK_INT(found, decides == 1 ? updates : 0);
-        zo_edges_fini(&edges);
-        zo_build_fini(&model.build);
-    }
-}
-
-static void test_most_devices(void)
-{
-    const struct fake_shape shape = {.units = 2,
-                                     .devices = ZO_DEVICES_MAX,
-                                     .micros = 1,
-                                     .pass_micros = 1,
-                                     .has_evaluation = true};
-    struct zo_sequence_item items[ITEMS];
-    struct fake_model model;
-
-    TAP_CHECK_INT(fake_model_build(&shape, &model), ZO_OK);
-    TAP_CHECK_INT(
-        check_order(&model.build.program, items, sequence_of(&model, items)),
-        ZO_OK);
-    zo_build_fini(&model.build);
-}
-
-static void test_failed_allocations(void)
-{
-    const struct fake_shape shape = {.units = 2,
-                                     .devices = 2,
-                                     .micros = 2,
-                                     .pass_micros = 1,
-                                     .has_evaluation = true};
-    bool is_built = false;
-    uint64_t nth = 0;
-
-    while (!is_built) {
-        struct fake_model model;
-        enum zo_status status;
-
-        zo_memory_fail_at(++nth);
-        status = fake_model_build(&shape, &model);
-        zo_memory_fail_at(0);
-        is_built = status == ZO_OK;
-        TAP_CHECK(is_built || status == ZO_E_NOMEM);
-        TAP_CHECK(nth < 200);
-        zo_build_fini(&model.build);
-    }
-    TAP_CHECK(nth > 20);
-    zo_build_fini(NULL);
 }
 
 int main(void)
@@ -501,12 +386,6 @@ int main(void)
         {"so does decoding", test_decoding},
         {"a training run touches what it declares, no more",
          test_builder_poison},
-        {"passes, recomputation and pieces do not change the numbers",
-         test_same_numbers},
-        {"updates wait for decide if it decides", test_decides},
-        {"64 devices are possible", test_most_devices},
-        {"each failed allocation of the builder is clean",
-         test_failed_allocations},
     };
     return tap_run(cases, TAP_COUNT(cases));
 }

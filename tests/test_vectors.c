@@ -121,13 +121,17 @@ static void frequencies_are_the_official_ones(void)
 /* ---- logits ---------------------------------------------------------------
  */
 
-static enum zo_status open_decoder(const char *model, int64_t tokens_max,
+static enum zo_status open_decoder(const char *model, bool on_gpu,
+                                   int64_t tokens_max,
                                    struct zo_model_config *config,
                                    struct zo_devices *devices,
                                    struct zo_decoder **decoder_out)
 {
-    const struct zo_devices_options machine = {.backend = ZO_BACKEND_HOST,
-                                               .threads = 2};
+    const struct zo_devices_options machine = {
+        .backend = on_gpu ? ZO_BACKEND_CUDA : ZO_BACKEND_HOST,
+        .count = 1,
+        .threads = 2,
+    };
     const struct zo_decoder_options options = {
         .model = config,
         .devices = devices,
@@ -194,7 +198,7 @@ static double training_gap(struct zo_decoder *decoder, int64_t vocab,
     return gap;
 }
 
-static void check_training_logits(bool (*open)(struct tiny_case *))
+static void check_training_logits(bool (*open)(struct tiny_case *), bool on_gpu)
 {
     struct tiny_case vectors = {0};
     struct zo_model_config config;
@@ -202,10 +206,11 @@ static void check_training_logits(bool (*open)(struct tiny_case *))
     struct zo_decoder *decoder = NULL;
     double gap = NAN;
 
-    if (!open(&vectors)) {
+    if ((on_gpu && !tiny_has_gpu()) || !open(&vectors)) {
         return;
     }
-    if (open_decoder(vectors.model, 32, &config, &devices, &decoder) == ZO_OK) {
+    if (open_decoder(vectors.model, on_gpu, 32, &config, &devices, &decoder) ==
+        ZO_OK) {
         gap = training_gap(decoder, config.vocab_size, vectors.train);
     }
     zo_decoder_close(decoder);
@@ -216,12 +221,22 @@ static void check_training_logits(bool (*open)(struct tiny_case *))
 
 static void logits_of_training_rows(void)
 {
-    check_training_logits(tiny_open_fp32);
+    check_training_logits(tiny_open_fp32, false);
+}
+
+static void logits_of_training_rows_on_a_gpu(void)
+{
+    check_training_logits(tiny_open_fp32, true);
 }
 
 static void logits_of_training_rows_from_bin(void)
 {
-    check_training_logits(tiny_open_fp16_bin);
+    check_training_logits(tiny_open_fp16_bin, false);
+}
+
+static void logits_of_training_rows_from_bin_on_a_gpu(void)
+{
+    check_training_logits(tiny_open_fp16_bin, true);
 }
 
 struct answer_gaps {
@@ -271,7 +286,7 @@ static struct answer_gaps answer_gaps(struct zo_decoder *decoder, int64_t vocab,
     return gaps;
 }
 
-static void logits_of_prompts_and_a_cached_token(void)
+static void check_answer_logits(bool on_gpu)
 {
     struct tiny_case vectors = {0};
     struct zo_model_config config;
@@ -280,12 +295,13 @@ static void logits_of_prompts_and_a_cached_token(void)
     struct zo_tensor_source *source;
     struct answer_gaps gaps = {NAN, NAN};
 
-    if (!tiny_open_fp32(&vectors)) {
+    if ((on_gpu && !tiny_has_gpu()) || !tiny_open_fp32(&vectors)) {
         return;
     }
     source = tiny_vectors(
         fx_shared("vectors/tiny_fp32/tiny_eval_leftpad_case.safetensors"));
-    if (open_decoder(vectors.model, 15, &config, &devices, &decoder) == ZO_OK) {
+    if (open_decoder(vectors.model, on_gpu, 15, &config, &devices, &decoder) ==
+        ZO_OK) {
         gaps = answer_gaps(decoder, config.vocab_size, source);
     }
     zo_decoder_close(decoder);
@@ -294,6 +310,16 @@ static void logits_of_prompts_and_a_cached_token(void)
     tiny_close_case(&vectors);
     TINY_CHECK_WITHIN(gaps.prompt, 2e-5);
     TINY_CHECK_WITHIN(gaps.next, 2e-5);
+}
+
+static void logits_of_prompts_and_a_cached_token(void)
+{
+    check_answer_logits(false);
+}
+
+static void logits_of_prompts_and_a_cached_token_on_a_gpu(void)
+{
+    check_answer_logits(true);
 }
 
 /* ---- loss and gradients
@@ -306,13 +332,14 @@ struct step_gaps {
 };
 
 static struct step_gaps step_gaps(const struct tiny_case *vectors,
-                                  const char *const *args)
+                                  const char *const *args, bool on_gpu)
 {
     const struct tiny_settings settings = {
         .model = vectors->model,
         .rows = vectors->rows,
         .args = args,
         .steps = 1,
+        .on_gpu = on_gpu,
     };
     struct tiny_floats *loss = tiny_floats(vectors->train, "loss");
     const double want = (double)loss->values[0];
@@ -335,15 +362,15 @@ static struct step_gaps step_gaps(const struct tiny_case *vectors,
 }
 
 static void check_step(bool (*open)(struct tiny_case *),
-                       const char *const *args)
+                       const char *const *args, bool on_gpu)
 {
     struct tiny_case vectors = {0};
     struct step_gaps gaps;
 
-    if (!open(&vectors)) {
+    if ((on_gpu && !tiny_has_gpu()) || !open(&vectors)) {
         return;
     }
-    gaps = step_gaps(&vectors, args);
+    gaps = step_gaps(&vectors, args, on_gpu);
     tiny_close_case(&vectors);
     TINY_CHECK_WITHIN(gaps.eval_loss, 1e-6);
     TINY_CHECK_WITHIN(gaps.loss, 1e-6);
@@ -351,29 +378,42 @@ static void check_step(bool (*open)(struct tiny_case *),
     TINY_CHECK_WITHIN(gaps.gradient.idle, 1e-6);
 }
 
+static const char *const whole_args[] = {"--per-device-train-batch-size", "3",
+                                         NULL};
+static const char *const rowwise_args[] = {"--gradient-accumulation-steps", "3",
+                                           NULL};
+static const char *const pairs_args[] = {"--per-device-train-batch-size", "2",
+                                         "--gradient-accumulation-steps", "2",
+                                         NULL};
+
 static void loss_and_gradients(void)
 {
-    static const char *const args[] = {"--per-device-train-batch-size", "3",
-                                       NULL};
-
-    check_step(tiny_open_fp32, args);
+    check_step(tiny_open_fp32, whole_args, false);
 }
 
 static void loss_and_gradients_row_by_row(void)
 {
-    static const char *const args[] = {"--gradient-accumulation-steps", "3",
-                                       NULL};
-
-    check_step(tiny_open_fp32, args);
+    check_step(tiny_open_fp32, rowwise_args, false);
 }
 
 static void loss_and_gradients_from_bin(void)
 {
-    static const char *const args[] = {"--per-device-train-batch-size", "2",
-                                       "--gradient-accumulation-steps", "2",
-                                       NULL};
+    check_step(tiny_open_fp16_bin, pairs_args, false);
+}
 
-    check_step(tiny_open_fp16_bin, args);
+static void loss_and_gradients_on_a_gpu(void)
+{
+    check_step(tiny_open_fp32, whole_args, true);
+}
+
+static void loss_and_gradients_row_by_row_on_a_gpu(void)
+{
+    check_step(tiny_open_fp32, rowwise_args, true);
+}
+
+static void loss_and_gradients_from_bin_on_a_gpu(void)
+{
+    check_step(tiny_open_fp16_bin, pairs_args, true);
 }
 
 int main(void)
@@ -396,6 +436,18 @@ int main(void)
          loss_and_gradients_row_by_row},
         {"so they are from torch shards in two micro batches",
          loss_and_gradients_from_bin},
+        {"a GPU gives the logits of training rows within 2e-5",
+         logits_of_training_rows_on_a_gpu},
+        {"and those of a model of torch shards",
+         logits_of_training_rows_from_bin_on_a_gpu},
+        {"and those of left-padded prompts and of one cached token",
+         logits_of_prompts_and_a_cached_token_on_a_gpu},
+        {"and the loss within 1e-6, every gradient within 1e-5",
+         loss_and_gradients_on_a_gpu},
+        {"and so with each row a micro batch",
+         loss_and_gradients_row_by_row_on_a_gpu},
+        {"and so from torch shards in two micro batches",
+         loss_and_gradients_from_bin_on_a_gpu},
     };
 
     fx_begin();

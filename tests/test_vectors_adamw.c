@@ -77,7 +77,8 @@ struct gaps {
 };
 
 static struct tiny_settings settings_of(const struct trajectory *trajectory,
-                                        const struct tiny_case *vectors)
+                                        const struct tiny_case *vectors,
+                                        bool on_gpu)
 {
     return (struct tiny_settings){
         .model = vectors->model,
@@ -85,6 +86,7 @@ static struct tiny_settings settings_of(const struct trajectory *trajectory,
         .json = trajectory->json,
         .args = trajectory->args,
         .steps = STEPS,
+        .on_gpu = on_gpu,
     };
 }
 
@@ -125,17 +127,17 @@ static struct gaps compare(const struct trajectory *trajectory,
     return gaps;
 }
 
-static void check_trajectory(const struct trajectory *trajectory)
+static void check_trajectory(const struct trajectory *trajectory, bool on_gpu)
 {
     struct tiny_case vectors;
     struct tiny_settings settings;
     struct vector_run run;
     struct gaps gaps;
 
-    if (!trajectory->open(&vectors)) {
+    if ((on_gpu && !tiny_has_gpu()) || !trajectory->open(&vectors)) {
         return;
     }
-    settings = settings_of(trajectory, &vectors);
+    settings = settings_of(trajectory, &vectors, on_gpu);
     tiny_open(&run, &settings);
     TAP_CHECK_INT(tiny_train(&run), ZO_OK);
     TAP_CHECK_INT(run.step_count, STEPS);
@@ -150,17 +152,32 @@ static void check_trajectory(const struct trajectory *trajectory)
 
 static void linear_schedule(void)
 {
-    check_trajectory(&linear);
+    check_trajectory(&linear, false);
+}
+
+static void linear_schedule_on_a_gpu(void)
+{
+    check_trajectory(&linear, true);
 }
 
 static void decay_and_clipping(void)
 {
-    check_trajectory(&clipped);
+    check_trajectory(&clipped, false);
+}
+
+static void decay_and_clipping_on_a_gpu(void)
+{
+    check_trajectory(&clipped, true);
 }
 
 static void shards_and_accumulation(void)
 {
-    check_trajectory(&accumulated);
+    check_trajectory(&accumulated, false);
+}
+
+static void shards_and_accumulation_on_a_gpu(void)
+{
+    check_trajectory(&accumulated, true);
 }
 
 int main(void)
@@ -172,6 +189,11 @@ int main(void)
          decay_and_clipping},
         {"torch shards, two micro batches, DeepSpeed's JSON: within 1e-5",
          shards_and_accumulation},
+        {"a GPU follows the linear schedule within the same bounds",
+         linear_schedule_on_a_gpu},
+        {"and decays and clips within them", decay_and_clipping_on_a_gpu},
+        {"and accumulates torch shards within them",
+         shards_and_accumulation_on_a_gpu},
     };
 
     fx_begin();

@@ -24,52 +24,99 @@ static const char *const linear_args[] = {"--per-device-train-batch-size", "3",
 /* ---- losses -----------------------------------------------------------------
  */
 
+/* The largest differences from the fp32 run. */
+struct gaps {
+    double loss, norm; /* the norm's is relative */
+};
+
+static struct gaps gaps_to_fp32(const struct vector_run *run)
+{
+    struct zo_tensor_source *source = tiny_vectors(fx_shared(LINEAR_RUN));
+    struct tiny_floats *loss = tiny_floats(source, "loss_per_step");
+    struct tiny_floats *norm = tiny_floats(source, "grad_norm_per_step");
+    struct gaps gaps = {0.0, 0.0};
+
+    for (int i = 0; i < STEPS; i++) {
+        const struct tiny_step *step = &run->steps[i];
+        const double want = (double)norm->values[i];
+        const double off = fabs(step->loss - (double)loss->values[i]);
+        const double norm_off = fabs(step->grad_norm - want) / want;
+
+        gaps.loss = off <= gaps.loss ? gaps.loss : off; /* a NaN stays */
+        gaps.norm = norm_off <= gaps.norm ? gaps.norm : norm_off;
+    }
+    free(loss);
+    free(norm);
+    zo_tensor_source_close(source);
+    return gaps;
+}
+
 /*
- * Every loss lies near the recorded one of fp32.  The storage type has an
- * error of 2^-9 or 2^-12 relative; what is observed is a third of the bound.
+ * Losses and norms lie near those recorded in fp32: the types round by 2^-9
+ * and 2^-12 of a value, and what is observed is a third of the bounds.
  */
-static void check_losses(const char *json, double bound)
+static void check_losses(const char *json, const struct gaps *bounds,
+                         double last_scale, bool on_gpu)
 {
     struct tiny_case vectors;
     struct tiny_settings settings = {
-        .json = json, .args = linear_args, .steps = STEPS};
-    struct zo_tensor_source *source;
-    struct tiny_floats *want;
+        .json = json, .args = linear_args, .steps = STEPS, .on_gpu = on_gpu};
     struct vector_run run;
-    double gap = 0.0;
+    struct gaps gaps;
 
-    if (!tiny_open_fp32(&vectors)) {
+    if ((on_gpu && !tiny_has_gpu()) || !tiny_open_fp32(&vectors)) {
         return;
     }
     settings.model = vectors.model;
     settings.rows = vectors.rows;
-    source = tiny_vectors(fx_shared(LINEAR_RUN));
-    want = tiny_floats(source, "loss_per_step");
     tiny_open(&run, &settings);
     TAP_CHECK_INT(tiny_train(&run), ZO_OK);
     TAP_CHECK_INT(run.step_count, STEPS);
-    for (int i = 0; i < STEPS; i++) {
-        const double off = fabs(run.steps[i].loss - (double)want->values[i]);
-
-        TAP_CHECK(isfinite(run.steps[i].grad_norm));
-        TAP_CHECK(!run.steps[i].overflow);
-        gap = off <= gap ? gap : off;
-    }
-    free(want);
-    zo_tensor_source_close(source);
+    gaps = gaps_to_fp32(&run);
+    TAP_CHECK(run.steps[STEPS - 1].loss_scale == last_scale);
     tiny_close(&run);
     tiny_close_case(&vectors);
-    TINY_CHECK_WITHIN(gap, bound);
+    TINY_CHECK_WITHIN(gaps.loss, bounds->loss);
+    TINY_CHECK_WITHIN(gaps.norm, bounds->norm);
 }
+
+static const struct gaps fp16_bounds = {0.0025, 0.006};
+
+static const struct gaps bf16_bounds = {0.02, 0.03};
+
+/* The scale doubles behind every second step, the last step's not included. */
+#define RISING                                                  \
+    "{\"fp16\": {\"enabled\": true, \"loss_scale_window\": 2, " \
+    "\"initial_scale_power\": 5}}"
 
 static void bf16_losses(void)
 {
-    check_losses("{" BF16 "}", 0.02);
+    check_losses("{" BF16 "}", &bf16_bounds, 1.0, false);
 }
 
 static void fp16_losses(void)
 {
-    check_losses("{" FP16 "}", 0.0025);
+    check_losses("{" FP16 "}", &fp16_bounds, 0x1p16, false);
+}
+
+static void rising_scale(void)
+{
+    check_losses(RISING, &fp16_bounds, 0x1p14, false);
+}
+
+static void bf16_losses_on_a_gpu(void)
+{
+    check_losses("{" BF16 "}", &bf16_bounds, 1.0, true);
+}
+
+static void fp16_losses_on_a_gpu(void)
+{
+    check_losses("{" FP16 "}", &fp16_bounds, 0x1p16, true);
+}
+
+static void rising_scale_on_a_gpu(void)
+{
+    check_losses(RISING, &fp16_bounds, 0x1p14, true);
 }
 
 /* ---- what is written
@@ -297,8 +344,8 @@ static void updates_out_of_range(void)
 #define BAD_ROW   157
 #define LAYER     "transformer.encoder.layers.0."
 
-static void plant(const struct zo_model_config *config, const char *name,
-                  struct tiny_floats *tensor)
+static void plant_token(const struct zo_model_config *config, const char *name,
+                        struct tiny_floats *tensor)
 {
     const int64_t width = config->hidden_size;
     const int64_t first_key = config->num_heads * config->head_width;
@@ -327,11 +374,25 @@ static void plant(const struct zo_model_config *config, const char *name,
     }
 }
 
-/* The fp32 model with the token in it: a directory; NULL if it failed. */
-static const char *plant_model(void)
+/* Logits of token 0 overflow: nothing behind them is finite. */
+static void plant_overflow(const struct zo_model_config *config,
+                           const char *name, struct tiny_floats *tensor)
+{
+    if (strcmp(name, "transformer.output_layer.weight") == 0) {
+        for (int64_t i = 0; i < config->hidden_size; i++) {
+            tensor->values[i] = 3e38f;
+        }
+    }
+}
+
+typedef void (*plant_fn)(const struct zo_model_config *config, const char *name,
+                         struct tiny_floats *tensor);
+
+/* The fp32 model with that in it: the directory `name`; NULL if it failed. */
+static const char *plant_model(const char *name, plant_fn plant)
 {
     const char *weights = fx_shared("vectors/tiny_fp32/tiny_model.safetensors");
-    const char *folder = fx_path("planted");
+    const char *folder = fx_path("%s", name);
     struct zo_tensor_source *source = tiny_vectors(weights);
     const size_t count = zo_tensor_source_count(source);
     struct zo_tensor_info infos[64];
@@ -345,15 +406,15 @@ static const char *plant_model(void)
     }
     fx_folder(folder);
     fx_link(fx_shared("vectors/tiny_fp32/tiny_config.json"),
-            fx_path("planted/config.json"));
+            fx_path("%s/config.json", name));
     for (size_t i = 0; i < count && i < TAP_COUNT(infos); i++) {
         infos[i] = *zo_tensor_source_info(source, i);
     }
     ZO_TRY_GOTO(done, zo_model_config_read(folder, ZO_FAMILY_AUTO, NULL, 0,
                                            NULL, &config));
-    ZO_TRY_GOTO(done,
-                zo_safetensors_writer_open(fx_path("planted/model.safetensors"),
-                                           infos, count, &writer));
+    ZO_TRY_GOTO(
+        done, zo_safetensors_writer_open(fx_path("%s/model.safetensors", name),
+                                         infos, count, &writer));
     for (size_t i = 0; i < count; i++) {
         struct tiny_floats *tensor = tiny_floats(source, infos[i].name);
 
@@ -376,15 +437,17 @@ done:
 #define GOOD_ROWS ROW("40", "5", "112") ROW("70", "39", "41") ROW("9", "8", "7")
 #define BAD       ROW("17", BAD_TOKEN, "36")
 
-/* A run of one row a step over the planted model. */
-static void open_planted(const char *rows, const char *json,
+#define TOKEN_MODEL plant_model("planted", plant_token)
+
+/* A run of one row a step over a planted model. */
+static void open_planted(const char *model, const char *rows, const char *json,
                          const char *learning_rate, int64_t steps,
                          struct vector_run *run)
 {
     const char *const args[] = {"--learning-rate", learning_rate,
                                 "--lr-scheduler-type", "constant", NULL};
     const struct tiny_settings settings = {
-        .model = plant_model(),
+        .model = model,
         .rows = fx_path("planted.jsonl"),
         .json = json,
         .args = args,
@@ -412,12 +475,19 @@ static void bad_gradients_stop(void)
         return;
     }
     /* Nothing is learned: the third step meets the weights as planted. */
-    open_planted(ROW("40", "5", "112") ROW("9", "8", "7") BAD GOOD_ROWS,
+    open_planted(TOKEN_MODEL,
+                 ROW("40", "5", "112") ROW("9", "8", "7") BAD GOOD_ROWS,
                  "{" BF16 "}", "0", 6, &run);
     TAP_CHECK(
         fx_refused(tiny_train(&run), ZO_E_NUMERIC, "step 3:", "the layer 0 "));
     TAP_CHECK_INT(run.step_count, 2);
     TAP_CHECK(isfinite(run.steps[1].loss) && isfinite(run.steps[1].grad_norm));
+    tiny_close(&run);
+    open_planted(plant_model("overflowing", plant_overflow), GOOD_ROWS,
+                 "{" BF16 "}", "1e-6", 3, &run);
+    TAP_CHECK(fx_refused(tiny_train(&run), ZO_E_NUMERIC,
+                         "step 1:", "the first in the embedding (loss"));
+    TAP_CHECK_INT(run.step_count, 0);
     tiny_close(&run);
 }
 
@@ -430,8 +500,9 @@ static void checked_gradients_skip(void)
     if (has_no_vectors()) {
         return;
     }
-    open_planted(BAD BAD GOOD_ROWS, CHECKED "}", "1e-6", 5, &skipping);
-    open_planted(GOOD_ROWS, CHECKED "}", "1e-6", 3, &plain);
+    open_planted(TOKEN_MODEL, BAD BAD GOOD_ROWS, CHECKED "}", "1e-6", 5,
+                 &skipping);
+    open_planted(TOKEN_MODEL, GOOD_ROWS, CHECKED "}", "1e-6", 3, &plain);
     TAP_CHECK_INT(tiny_train(&skipping), ZO_OK);
     TAP_CHECK_INT(tiny_train(&plain), ZO_OK);
     TAP_CHECK_INT(leading_skips(&skipping), 2);
@@ -452,11 +523,11 @@ static void skipped_runs_change_nothing(void)
     if (has_no_vectors()) {
         return;
     }
-    open_planted(BAD, CHECKED "}", "1e-6", 2, &loaded);
-    open_planted(BAD, CHECKED "}", "1e-6", 2, &skipped);
+    open_planted(TOKEN_MODEL, BAD, CHECKED "}", "1e-6", 2, &loaded);
+    open_planted(TOKEN_MODEL, BAD, CHECKED "}", "1e-6", 2, &skipped);
     TAP_CHECK_INT(tiny_train(&skipped), ZO_OK);
     TAP_CHECK(tiny_same_weights(&loaded, &skipped));
-    open_planted(GOOD_ROWS, CHECKED "}", "1e-6", 1, &trained);
+    open_planted(TOKEN_MODEL, GOOD_ROWS, CHECKED "}", "1e-6", 1, &trained);
     TAP_CHECK_INT(tiny_train(&trained), ZO_OK);
     TAP_CHECK(!tiny_same_weights(&loaded, &trained));
     tiny_close(&loaded);
@@ -471,8 +542,9 @@ static void endless_skips_stop(void)
     if (has_no_vectors()) {
         return;
     }
-    open_planted(BAD, CHECKED ", \"zero_offload\": {\"max_skips\": 3}}", "1e-6",
-                 9, &run);
+    open_planted(TOKEN_MODEL, BAD,
+                 CHECKED ", \"zero_offload\": {\"max_skips\": 3}}", "1e-6", 9,
+                 &run);
     TAP_CHECK(fx_refused(tiny_train(&run), ZO_E_NUMERIC, "3 step(s)",
                          "without a good one"));
     TAP_CHECK_INT(run.step_count, 2);
@@ -487,7 +559,7 @@ static void weights_too_large_for_fp16(void)
     if (has_no_vectors()) {
         return;
     }
-    settings.model = plant_model();
+    settings.model = TOKEN_MODEL;
     settings.rows = fx_path("planted.jsonl");
     fx_write_text(settings.rows, GOOD_ROWS);
     tiny_start(&run, &settings);
@@ -499,8 +571,14 @@ static void weights_too_large_for_fp16(void)
 int main(void)
 {
     static const struct tap_case cases[] = {
-        {"losses in bf16 stay near those in fp32", bf16_losses},
-        {"losses in fp16 stay near those in fp32", fp16_losses},
+        {"losses and norms in bf16 stay near those in fp32", bf16_losses},
+        {"losses and norms in fp16 stay near those in fp32", fp16_losses},
+        {"a loss scale that rises changes neither losses nor norms",
+         rising_scale},
+        {"on a GPU losses and norms in bf16 stay near those in fp32",
+         bf16_losses_on_a_gpu},
+        {"and in fp16", fp16_losses_on_a_gpu},
+        {"and with a loss scale that rises", rising_scale_on_a_gpu},
         {"written models hold the masters, rounded once", written_models},
         {"a first loss scale that overflows is lowered, and costs no bit",
          scales_that_overflow},

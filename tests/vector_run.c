@@ -35,6 +35,21 @@ static void *allocate(size_t size_bytes)
     return memory;
 }
 
+bool tiny_has_gpu(void)
+{
+    int gpus = 0;
+
+    if (getenv("ZERO_OFFLOAD_GPU") == NULL) {
+        tap_skip("ZERO_OFFLOAD_GPU is not set");
+        return false;
+    }
+    if (zo_device_cuda.count(&gpus) != ZO_OK || gpus == 0) {
+        tap_skip("no CUDA device");
+        return false;
+    }
+    return true;
+}
+
 /* ---- a run ----------------------------------------------------------------
  */
 
@@ -43,8 +58,9 @@ static void parse_options(struct vector_run *run,
 {
     char steps[32];
     const char *args[ARGS_MAX] = {
-        "--model", settings->model, "--data",      settings->rows, "--backend",
-        "host",    "--no-shuffle",  "--max-steps", steps,
+        "--model",      settings->model, "--data",
+        settings->rows, "--backend",     settings->on_gpu ? "cuda" : "host",
+        "--no-shuffle", "--max-steps",   steps,
     };
     int count = 9;
 
@@ -61,8 +77,9 @@ static void read_config(struct vector_run *run,
                         const struct tiny_settings *settings)
 {
     const struct zo_devices_options devices = {
-        .backend = ZO_BACKEND_HOST,
-        .count = (int)run->options.num_devices,
+        .backend = run->options.backend,
+        .count =
+            run->options.num_devices > 0 ? (int)run->options.num_devices : 1,
         .threads = 2,
     };
     struct zo_run_facts facts = {.hidden_size = run->model.hidden_size};
@@ -395,8 +412,8 @@ enum zo_status tiny_read_weight(const struct vector_run *run, size_t parameter,
         zo_glm_parameters(weights.glm)->items[parameter].elems, target);
 }
 
-enum zo_status tiny_read_gradient(const struct vector_run *run, size_t parameter,
-                                  float *target)
+enum zo_status tiny_read_gradient(const struct vector_run *run,
+                                  size_t parameter, float *target)
 {
     return zo_trainer_gradient(run->trainer, parameter, target);
 }

@@ -21,6 +21,7 @@ struct tiny_settings {
     const char *json;        /* DeepSpeed's; NULL: none */
     const char *const *args; /* further options; ends with NULL; or NULL */
     int64_t steps;
+    bool on_gpu; /* or on the host */
     bool is_serial, poisons;
 };
 
@@ -44,11 +45,16 @@ struct vector_run {
     int64_t step_count;
 };
 
+/* False, and the test case skipped, unless ZERO_OFFLOAD_GPU asks for a GPU
+ * and there is one. */
+bool tiny_has_gpu(void);
+
 /* Opens, starts and loads. */
 void tiny_open(struct vector_run *run, const struct tiny_settings *settings);
 /* The same in two parts: loading may fail. */
 void tiny_start(struct vector_run *run, const struct tiny_settings *settings);
-enum zo_status tiny_load(struct vector_run *run, const char *model) ZO_MUST_CHECK;
+enum zo_status tiny_load(struct vector_run *run,
+                         const char *model) ZO_MUST_CHECK;
 enum zo_status tiny_train(struct vector_run *run) ZO_MUST_CHECK;
 void tiny_close(struct vector_run *run);
 
@@ -113,8 +119,8 @@ typedef enum zo_status (*tiny_read_fn)(const struct vector_run *run,
                                        size_t parameter, float *target);
 enum zo_status tiny_read_weight(const struct vector_run *run, size_t parameter,
                                 float *target);
-enum zo_status tiny_read_gradient(const struct vector_run *run, size_t parameter,
-                                  float *target);
+enum zo_status tiny_read_gradient(const struct vector_run *run,
+                                  size_t parameter, float *target);
 struct tiny_gap tiny_gap(const struct vector_run *run, tiny_read_fn read,
                          const struct zo_tensor_source *source,
                          const char *prefix);

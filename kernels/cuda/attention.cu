@@ -26,7 +26,9 @@ bool is_aligned(const struct zo_attention_args *args)
 extern "C" enum zo_status zo_cuda_attention_open(struct zo_kernels *kernels)
 {
     ZO_TRY(zo_attention_mma_open(kernels));
-    return zo_attention_backward_mma_open(kernels);
+    ZO_TRY(zo_attention_hopper_open(kernels));
+    ZO_TRY(zo_attention_backward_mma_open(kernels));
+    return zo_attention_backward_hopper_open(kernels);
 }
 
 extern "C" enum zo_status
@@ -36,10 +38,14 @@ zo_cuda_attention(struct zo_kernels *kernels, struct zo_stream *stream,
     if (args->tokens == 0) {
         return ZO_OK;
     }
-    if (zo_attention_has_tiles(kernels, args->head_width, args->type,
-                               args->scale) &&
-        is_aligned(args)) {
-        return zo_attention_mma(stream, args);
+    if (!zo_attention_has_tiles(kernels, args->head_width, args->type,
+                                args->scale) ||
+        !is_aligned(args)) {
+        return zo_attention_plain(stream, args);
     }
-    return zo_attention_plain(stream, args);
+    if (zo_attention_has_hopper(kernels) && args->head_width == 128 &&
+        args->kv_start == NULL) {
+        return zo_attention_hopper(kernels, stream, args);
+    }
+    return zo_attention_mma(stream, args);
 }

@@ -111,6 +111,9 @@ enum zo_status zo_attention_plain(struct zo_stream *stream,
                                   const struct zo_attention_args *args);
 enum zo_status zo_attention_mma(struct zo_stream *stream,
                                 const struct zo_attention_args *args);
+enum zo_status zo_attention_hopper(const struct zo_kernels *kernels,
+                                   struct zo_stream *stream,
+                                   const struct zo_attention_args *args);
 
 enum zo_status
 zo_attention_backward_plain(struct zo_stream *stream,
@@ -120,10 +123,24 @@ enum zo_status
 zo_attention_backward_mma(struct zo_stream *stream,
                           const struct zo_attention_backward_args *args,
                           const zo_attention_scratch &scratch);
+enum zo_status
+zo_attention_backward_hopper(const struct zo_kernels *kernels,
+                             struct zo_stream *stream,
+                             const struct zo_attention_backward_args *args,
+                             const zo_attention_scratch &scratch);
 
 /* Lets kernels have their shared memory; when a device is opened. */
 enum zo_status zo_attention_mma_open(const struct zo_kernels *kernels);
+enum zo_status zo_attention_hopper_open(const struct zo_kernels *kernels);
 enum zo_status zo_attention_backward_mma_open(const struct zo_kernels *kernels);
+enum zo_status
+zo_attention_backward_hopper_open(const struct zo_kernels *kernels);
+
+/* Whether this GPU runs the code of sm_90a, and its driver makes maps. */
+static inline bool zo_attention_has_hopper(const struct zo_kernels *kernels)
+{
+    return kernels->compute == 90 && kernels->encode_tile != NULL;
+}
 
 /* Whether the tensor-core forms have this head width, type and scale. */
 static inline bool zo_attention_has_tiles(const struct zo_kernels *kernels,

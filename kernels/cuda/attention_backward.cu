@@ -182,7 +182,11 @@ zo_cuda_attention_backward(struct zo_kernels *kernels, struct zo_stream *stream,
         scratch.partials = reinterpret_cast<float *>(
             workspace + delta_bytes(args->tokens, args->heads));
     }
-    ZO_TRY(zo_attention_backward_mma(stream, args, scratch));
+    if (zo_attention_has_hopper(kernels) && args->head_width == 128) {
+        ZO_TRY(zo_attention_backward_hopper(kernels, stream, args, scratch));
+    } else {
+        ZO_TRY(zo_attention_backward_mma(stream, args, scratch));
+    }
     if (parts > 1) {
         return fold_parts(stream, args, scratch.partials, parts);
     }

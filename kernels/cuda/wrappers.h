@@ -17,8 +17,8 @@ struct zo_kernels {
     struct zo_matmul_plans *plans; /* owned */
     uint64_t own_device_bytes;
     int device_index;
-    int compute;       /* 90 for compute capability 9.0 */
-    int shared_bytes;  /* the most that one block may ask for */
+    int compute; /* 90 for compute capability 9.0 */
+    int multiprocessors;
     void *encode_tile; /* cuTensorMapEncodeTiled(), or NULL */
 };
 

@@ -18,7 +18,8 @@
     ZO_VECTOR_PRAGMA(clang attribute push(__attribute__((target(list))), \
                                           apply_to = function))
 #define ZO_VECTOR_TARGET_END ZO_VECTOR_PRAGMA(clang attribute pop)
-#define ZO_VECTOR_IN_PLACE   ZO_VECTOR_PRAGMA(clang loop vectorize(assume_safety))
+
+#define ZO_VECTOR_IN_PLACE ZO_VECTOR_PRAGMA(clang loop vectorize(assume_safety))
 #else
 #define ZO_VECTOR_OPTIMIZE                                                  \
     ZO_VECTOR_PRAGMA(GCC optimize("tree-vectorize,vect-cost-model=dynamic," \

@@ -43,7 +43,7 @@ model_fixtures = tests/model_fixtures.c tests/model_fixtures.h
 tests_test_json_scan_SOURCES = tests/test_json_scan.c $(model_fixtures)
 tests_test_model_dir_SOURCES = tests/test_model_dir.c $(model_fixtures)
 tests_test_model_dir_writer_SOURCES = tests/test_model_dir_writer.c \
-	$(model_fixtures)
+	tests/disk_faults.c tests/disk_faults.h $(model_fixtures)
 tests_test_pickle_SOURCES = tests/test_pickle.c $(model_fixtures)
 tests_test_safetensors_SOURCES = tests/test_safetensors.c $(model_fixtures)
 tests_test_safetensors_writer_SOURCES = tests/test_safetensors_writer.c \

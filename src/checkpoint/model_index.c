@@ -5,41 +5,13 @@
 
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
+#include "src/checkpoint/download.h"
 #include "src/checkpoint/json_scan.h"
 
 static bool is_plain_name(const char *name)
 {
     return name[0] != '\0' && strchr(name, '/') == NULL &&
            strstr(name, "..") == NULL;
-}
-
-/* The number of a shard; a new name gets the next one. */
-static enum zo_status shard_number(struct zo_model_index *index,
-                                   const struct zo_json_scan *scan,
-                                   const char *name, size_t *shard_out)
-{
-    /* Tensors of a shard come together: try the latest first. */
-    for (size_t i = index->shard_count; i-- > 0;) {
-        if (strcmp(index->shards[i], name) == 0) {
-            *shard_out = i;
-            return ZO_OK;
-        }
-    }
-    if (!is_plain_name(name)) {
-        return ZO_FAIL(ZO_E_CORRUPT,
-                       "%s: tensor \"%.200s\" is said to be in \"%.200s\"; "
-                       "want the name of a file in the same folder: refused",
-                       scan->path, scan->name, name);
-    }
-    if (index->shard_count == ZO_MODEL_SHARDS_MAX) {
-        return ZO_FAIL(ZO_E_CORRUPT, "%s names more than %d shards", scan->path,
-                       ZO_MODEL_SHARDS_MAX);
-    }
-    ZO_TRY(zo_grow(&index->shards, index->shard_count, &index->shard_capacity,
-                   sizeof(index->shards[0]), "a table of shards"));
-    index->shards[index->shard_count] = name;
-    *shard_out = index->shard_count++;
-    return ZO_OK;
 }
 
 static enum zo_status scan_weight_map(struct zo_model_index *index,
@@ -51,7 +23,6 @@ static enum zo_status scan_weight_map(struct zo_model_index *index,
     ZO_TRY(zo_json_scan_open(scan, '{'));
     for (;;) {
         char *name = NULL, *shard = NULL;
-        size_t number = 0;
 
         scan->kind = NULL;
         scan->name = "weight_map";
@@ -63,11 +34,17 @@ static enum zo_status scan_weight_map(struct zo_model_index *index,
         scan->kind = "tensor ";
         scan->name = name;
         ZO_TRY(zo_json_scan_string(scan, &shard));
-        ZO_TRY(shard_number(index, scan, shard, &number));
+        if (!is_plain_name(shard)) {
+            return ZO_FAIL(ZO_E_CORRUPT,
+                           "%s: tensor \"%.200s\" is said to be in "
+                           "\"%.200s\"; want the name of a file in the same "
+                           "folder: refused",
+                           scan->path, name, shard);
+        }
         ZO_TRY(zo_grow(&index->entries, index->count, &index->capacity,
                        sizeof(index->entries[0]), "an index"));
         index->entries[index->count++] =
-            (struct zo_model_index_entry){name, number};
+            (struct zo_model_index_entry){.name = name, .file = shard};
     }
 }
 
@@ -81,8 +58,7 @@ static enum zo_status scan_metadata(struct zo_model_index *index,
     scan->name = "metadata";
     ZO_TRY(zo_json_scan_open(scan, '{'));
     for (;;) {
-        const char *digits;
-        char *key = NULL;
+        char *key = NULL, *digits;
 
         ZO_TRY(zo_json_scan_more(scan, '}', &more));
         if (!more) {
@@ -95,7 +71,7 @@ static enum zo_status scan_metadata(struct zo_model_index *index,
         if (strcmp(key, "total_size") == 0) {
             struct zo_json_scan value = {
                 .path = scan->path,
-                .text = (char *)digits,
+                .text = digits,
                 .size_bytes = (size_t)(scan->text + scan->at - digits),
             };
 
@@ -143,11 +119,42 @@ static enum zo_status scan_index(struct zo_model_index *index,
     return ZO_OK;
 }
 
+static int compare_files(const void *a, const void *b)
+{
+    const struct zo_model_index_entry *left = a, *right = b;
+
+    return strcmp(left->file, right->file);
+}
+
 static int compare_names(const void *a, const void *b)
 {
     const struct zo_model_index_entry *left = a, *right = b;
 
     return strcmp(left->name, right->name);
+}
+
+/* Numbers the files, in the order of their names. */
+static enum zo_status number_shards(struct zo_model_index *index,
+                                    const char *path)
+{
+    qsort(index->entries, index->count, sizeof(index->entries[0]),
+          compare_files);
+    for (size_t i = 0; i < index->count; i++) {
+        struct zo_model_index_entry *entry = &index->entries[i];
+
+        if (i == 0 || compare_files(entry - 1, entry) != 0) {
+            if (index->shard_count == ZO_MODEL_SHARDS_MAX) {
+                return ZO_FAIL(ZO_E_CORRUPT, "%s names more than %d shards",
+                               path, ZO_MODEL_SHARDS_MAX);
+            }
+            ZO_TRY(zo_grow(&index->shards, index->shard_count,
+                           &index->shard_capacity, sizeof(index->shards[0]),
+                           "a table of shards"));
+            index->shards[index->shard_count++] = entry->file;
+        }
+        entry->shard = index->shard_count - 1;
+    }
+    return ZO_OK;
 }
 
 static enum zo_status sort_entries(struct zo_model_index *index,
@@ -166,6 +173,17 @@ static enum zo_status sort_entries(struct zo_model_index *index,
     return ZO_OK;
 }
 
+static enum zo_status check_download(const char *path)
+{
+    struct zo_disk_file file;
+    enum zo_status status;
+
+    ZO_TRY(zo_disk_open(path, &file));
+    status = zo_download_check(&file);
+    zo_disk_close(&file);
+    return status;
+}
+
 enum zo_status zo_model_index_read(const char *path,
                                    struct zo_model_index *index_out)
 {
@@ -174,11 +192,13 @@ enum zo_status zo_model_index_read(const char *path,
     enum zo_status status;
     size_t size_bytes = 0;
 
+    ZO_TRY(check_download(path));
     ZO_TRY(zo_disk_read_all(path, ZO_MODEL_INDEX_BYTES_MAX, &index.text,
                             &size_bytes));
     ZO_TRY_GOTO(free_index,
                 zo_json_scan_begin(&scan, path, index.text, size_bytes));
     ZO_TRY_GOTO(free_index, scan_index(&index, &scan));
+    ZO_TRY_GOTO(free_index, number_shards(&index, path));
     ZO_TRY_GOTO(free_index, sort_entries(&index, path));
     *index_out = index;
     return ZO_OK;

@@ -23,6 +23,7 @@ ZO_C_BEGIN
 
 struct zo_model_index_entry {
     const char *name; /* of the tensor; borrowed from the index */
+    const char *file; /* likewise; shards[shard] */
     size_t shard;
 };
 

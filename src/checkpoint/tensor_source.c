@@ -8,6 +8,9 @@
 #include "src/base/memory.h"
 #include "src/checkpoint/tensor_source_private.h"
 
+/* Files are little-endian, and their bytes are used as they are. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "byte order");
+
 #define PIECE_ELEMS 8192 /* converted at a time, on the stack */
 
 static const struct {

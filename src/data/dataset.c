@@ -1,11 +1,10 @@
-#include "src/data/dataset.h"
+#include "src/data/dataset_internal.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "src/base/memory.h"
-#include "src/base/random.h"
 #include "src/data/rows.h"
 
 #define LENGTH_MIN         4    /* prefix, one token, end token */
@@ -14,31 +13,6 @@
 #define PREFIX_TOKENS      2  /* [gMASK] sop */
 #define BAD_ROWS_NAMED_MAX 10 /* notes about skipped rows */
 #define IGNORED            (-100)
-
-/* A row: where its ids and spans lie in the pools. */
-struct record {
-    int64_t ids_at, spans_at;
-    int64_t line;
-    int32_t count, label_count, span_count;
-};
-
-/* A stretch of a row with labels, which lie at pool[labels_at]: the ids
- * themselves, unless the file had other labels. */
-struct label_record {
-    int64_t labels_at;
-    int32_t begin, end;
-};
-
-struct zo_dataset {
-    char *path;             /* owned, as the three pools */
-    struct zo_ids pool;     /* the ids of all rows, and foreign labels */
-    struct record *records; /* one a row */
-    size_t record_count, record_capacity;
-    struct label_record *spans;
-    size_t span_count, span_capacity;
-    struct zo_dataset_counts counts;
-    uint64_t fingerprint;
-};
 
 /* What only reading needs. */
 struct reader {
@@ -58,27 +32,12 @@ enum verdict { KEEP, KEEP_CUT, DROP };
 
 /* ---- rows kept ----------------------------------------------------------- */
 
-static enum zo_status add_label_span(struct zo_dataset *dataset,
-                                     struct record *record, int64_t begin,
-                                     int64_t end, int64_t labels_at)
-{
-    ZO_TRY(zo_grow(&dataset->spans, dataset->span_count,
-                   &dataset->span_capacity, sizeof(dataset->spans[0]),
-                   "the labels of the data set"));
-    dataset->spans[dataset->span_count++] =
-        (struct label_record){labels_at, (int32_t)begin, (int32_t)end};
-    record->span_count++;
-    /* A row's first token is never predicted. */
-    record->label_count += (int32_t)(end - begin - (begin == 0));
-    return ZO_OK;
-}
-
 /*
  * Adds the stretches of [begin, end) whose labels are not `ignored`.  labels
  * has one for every token of the row; they are kept at pool[labels_at].
  */
 static enum zo_status add_labels(struct zo_dataset *dataset,
-                                 struct record *record, int64_t begin,
+                                 struct zo_data_record *record, int64_t begin,
                                  int64_t end, const int32_t *labels,
                                  int32_t ignored, int64_t labels_at)
 {
@@ -89,23 +48,11 @@ static enum zo_status add_labels(struct zo_dataset *dataset,
             stop++;
         }
         if (stop > at) {
-            ZO_TRY(add_label_span(dataset, record, at, stop, labels_at + at));
+            ZO_TRY(zo_dataset_add_labels(dataset, record, at, stop,
+                                         labels_at + at));
         }
         at = stop + 1;
     }
-    return ZO_OK;
-}
-
-static enum zo_status add_record(struct zo_dataset *dataset,
-                                 const struct record *record)
-{
-    ZO_TRY(zo_grow(&dataset->records, dataset->record_count,
-                   &dataset->record_capacity, sizeof(dataset->records[0]),
-                   "the rows of the data set"));
-    dataset->records[dataset->record_count++] = *record;
-    dataset->counts.kept++;
-    dataset->counts.tokens += record->count;
-    dataset->counts.labels += record->label_count;
     return ZO_OK;
 }
 
@@ -113,7 +60,7 @@ static enum zo_status add_record(struct zo_dataset *dataset,
 static enum zo_status keep_answers(struct reader *reader, int64_t line)
 {
     struct zo_dataset *dataset = reader->dataset;
-    struct record record = {
+    struct zo_data_record record = {
         .ids_at = (int64_t)dataset->pool.count,
         .spans_at = (int64_t)dataset->span_count,
         .line = line,
@@ -129,7 +76,7 @@ static enum zo_status keep_answers(struct reader *reader, int64_t line)
                           reader->answers.items[i].end, reader->ids.items,
                           ignored, record.ids_at));
     }
-    return add_record(dataset, &record);
+    return zo_dataset_add_record(dataset, &record);
 }
 
 /* Keeps an input_ids row; labels are stored only where they are foreign. */
@@ -137,7 +84,7 @@ static enum zo_status keep_ids(struct reader *reader, const struct zo_row *row,
                                size_t count)
 {
     struct zo_dataset *dataset = reader->dataset;
-    struct record record = {
+    struct zo_data_record record = {
         .ids_at = (int64_t)dataset->pool.count,
         .spans_at = (int64_t)dataset->span_count,
         .line = row->line,
@@ -148,8 +95,9 @@ static enum zo_status keep_ids(struct reader *reader, const struct zo_row *row,
 
     ZO_TRY(zo_ids_append(&dataset->pool, row->ids, count));
     if (row->labels == NULL) {
-        ZO_TRY(add_label_span(dataset, &record, 0, record.count, labels_at));
-        return add_record(dataset, &record);
+        ZO_TRY(zo_dataset_add_labels(dataset, &record, 0, record.count,
+                                     labels_at));
+        return zo_dataset_add_record(dataset, &record);
     }
     for (size_t i = 0; i < count; i++) {
         is_foreign = is_foreign || (row->labels[i] != IGNORED &&
@@ -161,7 +109,7 @@ static enum zo_status keep_ids(struct reader *reader, const struct zo_row *row,
     }
     ZO_TRY(add_labels(dataset, &record, 0, record.count, row->labels, IGNORED,
                       labels_at));
-    return add_record(dataset, &record);
+    return zo_dataset_add_record(dataset, &record);
 }
 
 /* ---- rows that are too long ---------------------------------------------- */
@@ -522,40 +470,6 @@ static enum zo_status read_file(struct reader *reader)
     return ZO_OK;
 }
 
-/* FNV-1a over 32-bit words, two multiplications a word. */
-static uint64_t hash_word(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ (word & 0xffffffffu)) * 0x100000001b3u;
-    return (hash ^ (word >> 32)) * 0x100000001b3u;
-}
-
-static uint64_t hash_dataset(const struct zo_dataset *dataset)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-
-    for (size_t i = 0; i < dataset->record_count; i++) {
-        const struct record *record = &dataset->records[i];
-
-        hash = hash_word(hash, (uint64_t)record->count);
-        for (int32_t t = 0; t < record->count; t++) {
-            hash = hash_word(hash,
-                             (uint32_t)dataset->pool.items[record->ids_at + t]);
-        }
-        for (int32_t s = 0; s < record->span_count; s++) {
-            const struct label_record *span =
-                &dataset->spans[record->spans_at + s];
-
-            hash = hash_word(hash,
-                             (uint64_t)span->begin << 32 | (uint32_t)span->end);
-            for (int32_t t = 0; t < span->end - span->begin; t++) {
-                hash = hash_word(
-                    hash, (uint32_t)dataset->pool.items[span->labels_at + t]);
-            }
-        }
-    }
-    return hash;
-}
-
 static enum zo_status summarise(const struct reader *reader)
 {
     const struct zo_dataset_counts *counts = &reader->dataset->counts;
@@ -682,7 +596,7 @@ enum zo_status zo_dataset_open(const struct zo_dataset_options *options,
     ZO_TRY_GOTO(fini_reader, open_rows(&reader));
     ZO_TRY_GOTO(fini_reader, read_file(&reader));
     ZO_TRY_GOTO(fini_reader, summarise(&reader));
-    reader.dataset->fingerprint = hash_dataset(reader.dataset);
+    reader.dataset->fingerprint = zo_dataset_hash(reader.dataset);
 
 fini_reader:
     zo_rows_close(reader.rows);
@@ -694,61 +608,6 @@ fini_reader:
     }
     *dataset_out = reader.dataset;
     return ZO_OK;
-}
-
-static enum zo_status add_random_row(struct zo_dataset *dataset, int64_t row,
-                                     int32_t tokens, int32_t vocab_size,
-                                     uint64_t key)
-{
-    struct record record = {
-        .ids_at = (int64_t)dataset->pool.count,
-        .spans_at = (int64_t)dataset->span_count,
-        .line = row + 1,
-        .count = tokens,
-    };
-
-    for (int32_t t = 0; t < tokens; t++) {
-        const uint64_t bits =
-            zo_random_bits(key, (uint64_t)row * (uint64_t)tokens + (uint64_t)t);
-
-        ZO_TRY(zo_ids_push(&dataset->pool,
-                           (int32_t)(bits % (uint64_t)vocab_size)));
-    }
-    ZO_TRY(add_label_span(dataset, &record, 0, tokens, record.ids_at));
-    dataset->counts.read++;
-    return add_record(dataset, &record);
-}
-
-enum zo_status zo_dataset_synthetic(int64_t rows, int32_t tokens,
-                                    int32_t vocab_size, uint64_t seed,
-                                    struct zo_dataset **dataset_out)
-{
-    const uint64_t key = zo_random_key(seed, "synthetic rows");
-    struct zo_dataset *dataset = NULL;
-    enum zo_status status;
-
-    if (rows < 1 || tokens < 1 || tokens > 1 << 24 || vocab_size < 1) {
-        return ZO_FAIL(ZO_E_ARG,
-                       "%lld synthetic rows of %d tokens below %d; want 1 or "
-                       "more of each",
-                       (long long)rows, tokens, vocab_size);
-    }
-    ZO_TRY(zo_alloc(1, sizeof(*dataset), "the data set", &dataset));
-    ZO_TRY_GOTO(close_dataset,
-                zo_strndup("synthetic rows", 14, &dataset->path));
-    for (int64_t row = 0; row < rows; row++) {
-        ZO_TRY_GOTO(close_dataset,
-                    add_random_row(dataset, row, tokens, vocab_size, key));
-    }
-    dataset->counts.longest_tokens = tokens;
-    dataset->counts.longest_line = 1;
-    dataset->fingerprint = hash_dataset(dataset);
-    *dataset_out = dataset;
-    return ZO_OK;
-
-close_dataset:
-    zo_dataset_close(dataset);
-    return status;
 }
 
 void zo_dataset_close(struct zo_dataset *dataset)
@@ -787,7 +646,7 @@ uint64_t zo_dataset_fingerprint(const struct zo_dataset *dataset)
 struct zo_row_view zo_dataset_row(const struct zo_dataset *dataset,
                                   int64_t index)
 {
-    const struct record *record = &dataset->records[index];
+    const struct zo_data_record *record = &dataset->records[index];
 
     return (struct zo_row_view){
         .ids = dataset->pool.items + record->ids_at,
@@ -801,7 +660,7 @@ struct zo_row_view zo_dataset_row(const struct zo_dataset *dataset,
 struct zo_label_span zo_dataset_span(const struct zo_dataset *dataset,
                                      int64_t index, int32_t span)
 {
-    const struct label_record *record =
+    const struct zo_data_labels *record =
         &dataset->spans[dataset->records[index].spans_at + span];
 
     return (struct zo_label_span){record->begin, record->end,

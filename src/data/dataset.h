@@ -123,10 +123,10 @@ enum zo_status zo_dataset_open(const struct zo_dataset_options *options,
  *   ZO_E_ARG     rows, tokens or vocab_size below 1, tokens above 2^24
  *   ZO_E_NOMEM   no memory
  */
-enum zo_status zo_dataset_synthetic(int64_t rows, int32_t tokens,
-                                    int32_t vocab_size, uint64_t seed,
-                                    struct zo_dataset **dataset_out)
-    ZO_MUST_CHECK;
+enum zo_status
+zo_dataset_synthetic(int64_t rows, int32_t tokens, int32_t vocab_size,
+                     uint64_t seed,
+                     struct zo_dataset **dataset_out) ZO_MUST_CHECK;
 
 /* NULL is allowed. */
 void zo_dataset_close(struct zo_dataset *dataset);

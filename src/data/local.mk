@@ -4,7 +4,9 @@ libzo_a_SOURCES += \
 	src/data/batches.h \
 	src/data/dataset.c \
 	src/data/dataset.h \
+	src/data/dataset_internal.h \
 	src/data/dataset_json.c \
+	src/data/dataset_rows.c \
 	src/data/ids.c \
 	src/data/ids.h \
 	src/data/row_json.c \

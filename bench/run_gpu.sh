@@ -1,0 +1,233 @@
+#!/usr/bin/env bash
+# Builds, tests and measures on a machine with a GPU, a stage at a time.
+#
+#   bench/run_gpu.sh [STAGE...]      all of them, in this order, without one
+#
+#   build      configures and compiles for this GPU
+#   check-gpu  make check-gpu
+#   parity     losses and gradients against transformers' GlmForCausalLM
+#   attention  each operation at the model's shapes; PyTorch's attention
+#   step       ChatGLM2-6B, resident, 8 x 512 tokens, in bf16 and fp16;
+#              PyTorch FSDP2 beside it
+#   sanitizer  compute-sanitizer over a small model
+#
+# Every stage leaves OUT/STAGE.log; the table at the end is OUT/summary.txt.
+# The exit code is 1 when a stage failed.  Variables:
+#   OUT             where logs go                        [gpu-results]
+#   BUILD           the build folder                     [build-gpu]
+#   WORK            for weights and gradients, 35 GB     [BUILD/work]
+#   CONFIGURE_ARGS  of configure    [--with-cuda-arch= what the GPU is]
+#   PYTHON          one with torch, transformers, safetensors  [python3]
+#   STAGE_SECONDS   limit of a stage                     [560]
+set -u
+source=$(cd "$(dirname "$0")/.." && pwd)
+OUT=${OUT:-$PWD/gpu-results}
+BUILD=${BUILD:-$PWD/build-gpu}
+mkdir -p "$OUT" "$BUILD" || exit 1
+OUT=$(cd "$OUT" && pwd)
+BUILD=$(cd "$BUILD" && pwd)
+WORK=${WORK:-$BUILD/work}
+PYTHON=${PYTHON:-python3}
+STAGE_SECONDS=${STAGE_SECONDS:-560}
+export OUT BUILD WORK PYTHON STAGE_SECONDS
+export PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1
+all_stages='build check-gpu parity attention step sanitizer'
+skipped=77 # the exit code of a stage that this machine cannot do
+
+say() { printf '\n== %s\n' "$*"; }
+
+# Says what runs, runs it, and says how long it took.
+timed() {
+  local begin=$SECONDS code
+  printf '\n$ %s\n' "$*"
+  "$@"
+  code=$?
+  printf '(%d s, exit code %d)\n' $((SECONDS - begin)) $code
+  return $code
+}
+
+stage_build() {
+  local capability
+  test -x "$source/configure" || (cd "$source" && autoreconf -fi) || return 1
+  cd "$BUILD" || return 1
+  if ! test -f Makefile; then
+    capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader |
+      head -n 1 | tr -d .)
+    # shellcheck disable=SC2086
+    timed "$source/configure" \
+      ${CONFIGURE_ARGS:---with-cuda-arch=$capability} || return 1
+  fi
+  timed make -j "$(nproc)" || return 1
+  timed make -j "$(nproc)" bench/parity/gradients
+}
+
+stage_check_gpu() {
+  cd "$BUILD" && timed make -j "$(nproc)" check-gpu
+}
+
+stage_parity() {
+  local parity=$source/bench/parity ours=$BUILD/bench/parity/gradients
+  local status=0 count
+  mkdir -p "$WORK" && cd "$WORK" || return 1
+  timed "$PYTHON" "$parity/make_weights.py" . || return 1
+  count=$(wc -l <rows.jsonl)
+
+  timed "$ours" cuda fp32 fp32 rows.jsonl "$count" ours.safetensors &&
+    timed "$PYTHON" "$parity/grads_hf.py" fp32 rows.jsonl hf.safetensors &&
+    timed "$PYTHON" "$parity/compare.py" fp32 ours.safetensors \
+      hf.safetensors || status=1
+  rm -rf fp32 ours.safetensors hf.safetensors
+
+  timed "$ours" cuda bf16 bf16 rows.jsonl "$count" ours.safetensors &&
+    timed "$PYTHON" "$parity/grads_hf.py" bf16 rows.jsonl hf.safetensors \
+      --dtype bf16 &&
+    timed "$PYTHON" "$parity/grads_hf.py" bf16-wide rows.jsonl \
+      wide.safetensors &&
+    timed "$PYTHON" "$parity/compare.py" bf16 ours.safetensors \
+      hf.safetensors wide.safetensors || status=1
+  test -n "${KEEP_WORK-}" ||
+    rm -rf bf16 bf16-wide ours.safetensors hf.safetensors wide.safetensors
+  return $status
+}
+
+stage_attention() {
+  rm -f "$OUT/kernels.jsonl"
+  timed "$BUILD/bench/bench_kernels" --json "$OUT/kernels.jsonl" || return 1
+  timed "$PYTHON" "$source/bench/peers/attention_torch.py" --all
+}
+
+# The most that the driver says is in use while a command runs.
+with_memory() {
+  local samples=$BUILD/memory-samples sampler code
+  nvidia-smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits \
+    >"$samples" || return 1
+  nvidia-smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits \
+    -lms 250 >>"$samples" &
+  sampler=$!
+  timed "$@"
+  code=$?
+  kill $sampler
+  wait $sampler 2>/dev/null
+  awk 'NR == 1 { before = $1 } $1 > most { most = $1 }
+    END { printf "GPU memory by the driver: %d MiB before, %d MiB at most, " \
+      "%d MiB taken\n", before, most, most - before }' "$samples"
+  return $code
+}
+
+stage_step() {
+  local program=$BUILD/zero-offload status=0 type
+  local model='--model chatglm2-6b --backend cuda --num-devices 1'
+  local rows='--per-device-train-batch-size 8 --max-length 512'
+  local sets='--set zero_optimization.stage=0 --set zero_offload.recompute=none'
+  # shellcheck disable=SC2086
+  for type in bf16 fp16; do
+    timed "$program" plan $model $rows $sets --$type || status=1
+    with_memory "$program" bench step $model $rows $sets --$type || status=1
+  done
+  timed "$PYTHON" "$source/bench/peers/fsdp2_resident.py" || status=1
+  timed "$PYTHON" "$source/bench/peers/fsdp2_resident.py" --keep-gathered ||
+    status=1
+  return $status
+}
+
+stage_sanitizer() {
+  local sanitizer status=0 tool type code log=$BUILD/sanitizer-run
+  local program=$BUILD/zero-offload
+  sanitizer=$(command -v compute-sanitizer ||
+    echo "$(dirname "$(readlink -f "$(command -v nvcc ||
+      echo /usr/local/cuda/bin/nvcc)")")/compute-sanitizer")
+  test -x "$sanitizer" || {
+    echo 'no compute-sanitizer here'
+    return $skipped
+  }
+  for tool in memcheck racecheck initcheck; do
+    for type in --bf16 --fp16 ''; do
+      # shellcheck disable=SC2086
+      timed timeout -k 5 240 "$sanitizer" --tool $tool --error-exitcode 9 \
+        "$program" bench step --model "$source/tests/gpu_model.json" \
+        --backend cuda --num-devices 1 --max-length 200 \
+        --per-device-train-batch-size 2 --max-steps 4 --max-grad-norm 1 \
+        $type >"$log" 2>&1
+      code=$?
+      if grep -qi 'device not supported' "$log"; then
+        cat "$log"
+        echo 'compute-sanitizer refuses this machine'
+        return $skipped
+      fi
+      if test $code = 0; then
+        printf '%s %s: %s\n' $tool "${type:---fp32}" \
+          "$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$log" | tail -n 1)"
+      else
+        status=1
+        printf '%s %s: exit code %d\n' $tool "${type:---fp32}" $code
+        head -n 60 "$log"
+        tail -n 5 "$log"
+      fi
+    done
+  done
+  return $status
+}
+
+# A stage runs as this script once more, so that its time can be limited.
+if test "${1-}" = --one; then
+  case " $all_stages " in
+    *" $2 "*) "stage_${2//-/_}"; exit $? ;;
+  esac
+  exit 2
+fi
+
+stages=${*:-$all_stages}
+for stage in $stages; do
+  case " $all_stages " in
+    *" $stage "*) ;;
+    *)
+      echo "run_gpu.sh: no stage '$stage'; want some of: $all_stages" >&2
+      exit 2
+      ;;
+  esac
+done
+
+failed=0
+rows=
+for stage in $stages; do
+  say "$stage"
+  begin=$SECONDS
+  timeout -k 10 "$STAGE_SECONDS" bash "$source/bench/run_gpu.sh" --one \
+    "$stage" 2>&1 | tee "$OUT/$stage.log"
+  code=${PIPESTATUS[0]}
+  case $code in
+    0) result=ok ;;
+    "$skipped") result=skipped ;;
+    124 | 137) result="over $STAGE_SECONDS s" ;;
+    *) result="FAILED ($code)" ;;
+  esac
+  test $code = 0 || test $code = $skipped || failed=1
+  rows="$rows$(printf '%-10s  %5d s  %s' "$stage" $((SECONDS - begin)) \
+    "$result")
+"
+  test "$stage" != build || test $code = 0 || break
+done
+
+# The lines of a stage's log that people look for first.
+found() {
+  local pattern
+  case $1 in
+    check-gpu) pattern='^# (TOTAL|PASS|FAIL|SKIP|ERROR):|^[0-9]+ passed' ;;
+    parity) pattern='^FAIL|^worst|: loss |broken' ;;
+    attention) pattern='^(copy|matmul) |^attention.* 8 +2048|^(FLASH|CUDNN).* 8 x +2048' ;;
+    step) pattern='^(step|products|GPU memory|torch) ' ;;
+    sanitizer) pattern='^(memcheck|racecheck|initcheck) ' ;;
+    *) return ;;
+  esac
+  grep -hE "$pattern" "$OUT/$1.log" 2>/dev/null
+}
+{
+  say summary
+  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null
+  git -C "$source" log -1 --format='commit %h' 2>/dev/null
+  printf '%s\n' "$rows"
+  for stage in $stages; do
+    found "$stage"
+  done
+} | tee "$OUT/summary.txt"
+exit $failed

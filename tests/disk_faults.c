@@ -1,0 +1,76 @@
+#include "tests/disk_faults.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int disk_fault_at;
+int disk_fault_calls;
+int disk_lost_at;
+int disk_lost_calls;
+bool disk_cannot_exchange;
+char disk_events[64];
+
+static bool fails_now(int error)
+{
+    if (disk_fault_at == 0 || ++disk_fault_calls != disk_fault_at) {
+        return false;
+    }
+    errno = error;
+    return true;
+}
+
+static void log_event(char event)
+{
+    const size_t count = strlen(disk_events);
+
+    if (count + 1 < sizeof(disk_events)) {
+        disk_events[count] = event;
+    }
+}
+
+ssize_t write(int fd, const void *data, size_t size_bytes)
+{
+    if (disk_lost_at > 0 && ++disk_lost_calls == disk_lost_at) {
+        return (ssize_t)size_bytes;
+    }
+    return fails_now(ENOSPC) ? -1 : syscall(SYS_write, fd, data, size_bytes);
+}
+
+int fsync(int fd)
+{
+    struct stat info;
+
+    log_event(fstat(fd, &info) == 0 && S_ISDIR(info.st_mode) ? 'd' : 'f');
+    return fails_now(EIO) ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+int rename(const char *from, const char *to)
+{
+    log_event('r');
+    return fails_now(EIO)
+               ? -1
+               : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int renameat2(int from_fd, const char *from, int to_fd, const char *to,
+              unsigned flags)
+{
+    if (disk_cannot_exchange) {
+        errno = EINVAL;
+        return -1;
+    }
+    return fails_now(EIO)
+               ? -1
+               : (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, flags);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    return fails_now(EDQUOT) ? -1
+                             : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
