@@ -62,7 +62,11 @@ stage_build() {
 }
 
 stage_check_gpu() {
-  cd "$BUILD" && timed make -j "$(nproc)" check-gpu
+  cd "$BUILD" || return 1
+  timed make -j "$(nproc)" check-gpu || {
+    grep -H -B 6 '^not ok' tests/*.log
+    return 1
+  }
 }
 
 stage_parity() {
