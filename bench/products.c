@@ -147,14 +147,35 @@ static void size_memory(struct bench *bench, const struct linear *linears,
                           bench->machine->kernel_ops->matmul_workspace();
 }
 
+/* Closes what open_bench() has opened, also after it has failed. */
+static void close_bench(struct bench *bench)
+{
+    const struct zo_device_ops *ops = bench->machine->device_ops;
+
+    ops->mem_free(bench->machine->devices[0], ZO_MEM_DEVICE, bench->memory,
+                  bench->memory_bytes);
+    ops->stream_close(bench->stream);
+}
+
+static enum zo_status open_bench(struct bench *bench,
+                                 const struct linear *linears, size_t count)
+{
+    const struct zo_device_ops *ops = bench->machine->device_ops;
+    struct zo_device *device = bench->machine->devices[0];
+
+    size_memory(bench, linears, count);
+    ZO_TRY(ops->stream_open(device, "products", &bench->stream));
+    ZO_TRY(ops->mem_alloc(device, ZO_MEM_DEVICE, "products to time",
+                          bench->memory_bytes, (void **)&bench->memory));
+    return fill_operands(bench);
+}
+
 enum zo_status zo_bench_products(const struct zo_devices *devices,
                                  const struct zo_model_config *model,
                                  enum zo_dtype type, int64_t tokens,
                                  int64_t labels,
                                  struct zo_product_rate *rate_out)
 {
-    const struct zo_device_ops *ops = devices->machine.device_ops;
-    struct zo_device *device = devices->machine.devices[0];
     const int64_t heads = model->num_heads * model->head_width;
     const int64_t qkv = heads + 2 * model->num_kv_groups * model->head_width;
     const int64_t chunk = zo_min_i64(labels, ZO_GLM_LOGIT_ROWS);
@@ -168,22 +189,37 @@ enum zo_status zo_bench_products(const struct zo_devices *devices,
     };
     struct bench bench = {.machine = &devices->machine, .type = type};
     struct zo_product_rate rate = {0};
-    enum zo_status status;
+    enum zo_status status = open_bench(&bench, linears, ZO_COUNT(linears));
 
-    size_memory(&bench, linears, ZO_COUNT(linears));
-    ZO_TRY(ops->stream_open(device, "products", &bench.stream));
-    ZO_TRY_GOTO(close_stream,
-                ops->mem_alloc(device, ZO_MEM_DEVICE, "products to time",
-                               bench.memory_bytes, (void **)&bench.memory));
-    ZO_TRY_GOTO(free_memory, fill_operands(&bench));
-    for (size_t i = 0; i < ZO_COUNT(linears); i++) {
-        ZO_TRY_GOTO(free_memory, time_linear(&bench, &linears[i], &rate));
+    for (size_t i = 0; i < ZO_COUNT(linears) && status == ZO_OK; i++) {
+        status = time_linear(&bench, &linears[i], &rate);
     }
-    *rate_out = rate;
+    close_bench(&bench);
+    if (status == ZO_OK) {
+        *rate_out = rate;
+    }
+    return status;
+}
 
-free_memory:
-    ops->mem_free(device, ZO_MEM_DEVICE, bench.memory, bench.memory_bytes);
-close_stream:
-    ops->stream_close(bench.stream);
+enum zo_status zo_bench_square(const struct zo_machine *machine,
+                               enum zo_dtype type, int64_t side,
+                               struct zo_product_rate *rate_out)
+{
+    const struct linear linear = {side, side, side, 1};
+    struct bench bench = {.machine = machine, .type = type};
+    double seconds = 0.0;
+    enum zo_status status = open_bench(&bench, &linear, 1);
+
+    if (status == ZO_OK) {
+        const struct zo_matmul_args args =
+            product(&bench, side, side, side, false, true, type, false);
+
+        status = time_product(&bench, &args, &seconds);
+    }
+    close_bench(&bench);
+    if (status == ZO_OK) {
+        rate_out->flops = 2.0 * (double)side * (double)side * (double)side;
+        rate_out->seconds = seconds;
+    }
     return status;
 }

@@ -28,6 +28,16 @@ zo_bench_products(const struct zo_devices *devices,
                   int64_t tokens, int64_t labels,
                   struct zo_product_rate *rate_out) ZO_MUST_CHECK;
 
+/*
+ * Times one product of square matrices, (side, side) each, on the machine's
+ * first device, on random numbers, until it has taken a tenth of a second.
+ *
+ *   ZO_E_DEVMEM, ZO_E_DEVICE, ZO_E_NOMEM
+ */
+enum zo_status zo_bench_square(const struct zo_machine *machine,
+                               enum zo_dtype type, int64_t side,
+                               struct zo_product_rate *rate_out) ZO_MUST_CHECK;
+
 ZO_C_END
 
 #endif

@@ -19,6 +19,7 @@
 #define INIT      ZO_COMMAND_INIT
 #define GENERATE  ZO_COMMAND_GENERATE
 #define BENCH     ZO_COMMAND_BENCH
+#define DOCTOR    ZO_COMMAND_DOCTOR
 #define COMPUTE   (TRAIN | EVAL | PLAN | GENERATE | BENCH)
 #define BUDGET    (TRAIN | EVAL | PLAN | BENCH)
 #define ROWS      (TRAIN | EVAL | PLAN | INSPECT)
@@ -70,6 +71,8 @@ const char *zo_command_name(enum zo_command command)
         return "generate";
     case ZO_COMMAND_BENCH:
         return "bench";
+    case ZO_COMMAND_DOCTOR:
+        return "doctor";
     }
     return "";
 }

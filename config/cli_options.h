@@ -29,7 +29,8 @@ enum zo_command {
     ZO_COMMAND_INSPECT = 1 << 3,
     ZO_COMMAND_INIT = 1 << 4,
     ZO_COMMAND_GENERATE = 1 << 5,
-    ZO_COMMAND_BENCH = 1 << 6
+    ZO_COMMAND_BENCH = 1 << 6,
+    ZO_COMMAND_DOCTOR = 1 << 7
 };
 
 enum zo_option_id {
@@ -147,7 +148,10 @@ struct zo_options {
     const char *text;    /* inspect: text to encode */
     int64_t rows;        /* inspect, eval: at most so many; 0: all */
     enum zo_dtype dtype; /* init: of the written weights [bf16] */
-    const char *write;   /* plan: DeepSpeed JSON to write */
+    const char *write;   /* plan: DeepSpeed JSON; doctor: the profile */
+
+    /* Of doctor. */
+    const char *folder; /* whose disk is measured; NULL: the current one */
 };
 
 enum zo_option_kind {

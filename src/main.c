@@ -6,6 +6,7 @@
 
 #include "src/base/text.h"
 #include "src/cli/cli.h"
+#include "src/cli/signals.h"
 
 #define COMMANDS_MAX 32
 
@@ -133,6 +134,7 @@ int main(int argc, char **argv)
     struct zo_cli cli = {.out = stdout, .err = stderr};
     enum zo_status status;
 
+    zo_signals_begin();
     if (argc < 2) {
         print_overview(stderr);
         return zo_status_exit_code(ZO_E_USAGE);

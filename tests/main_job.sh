@@ -2,7 +2,8 @@
 # TAP: the main job on real input: the official tokenizer, 1,000 AdvertiseGen
 # rows and a small model in the official vocabulary.  The loss falls from about
 # 11 to below 7 within two minutes on two cores, and the loss on other rows
-# follows.
+# follows.  Two minutes of two cores are 240 processor seconds: on a machine
+# that does other work at the same time the clock would say nothing.
 shared=$ZERO_OFFLOAD_SHARED
 program=$BUILDDIR/zero-offload
 echo 1..4
@@ -43,14 +44,22 @@ test "${parameters:-0}" -ge 10000000 && test "$parameters" -le 20000000 &&
   is_right=yes || is_right=no
 tell 1 $is_right "a model of 10 to 20 million parameters: ${parameters:-none}"
 
+# User and system seconds of the children, as the shell's `times` says them.
+# (A subshell starts from 0, so `times` itself must not run in one.)
+seconds_in() {
+  awk 'NR == 2 { gsub(/[ms]/, " "); printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }' \
+    "$1"
+}
 start=$(date +%s)
+times >"$dir/before"
 if "$program" train --model "$dir/model" --data "$dir/train.json" \
   --eval-data "$dir/dev.json" --eval-steps 31 --output "$dir/out" \
   --max-source-length 64 --max-target-length 64 --num-train-epochs 1 \
   --per-device-train-batch-size 16 --learning-rate 5e-3 >>"$dir/log" 2>&1
 then ran=yes; else ran=no; fi
-seconds=$(($(date +%s) - start))
-echo "# trained in $seconds s"
+times >"$dir/after"
+seconds=$(($(seconds_in "$dir/after") - $(seconds_in "$dir/before")))
+echo "# trained in $(($(date +%s) - start)) s, $seconds processor seconds"
 tell 2 $ran 'an epoch over 1,000 rows'
 
 losses=$(sed -n '/"kind":"step"/s/.*"loss":\([0-9.]*\).*/\1/p' \
@@ -60,8 +69,8 @@ last=$(echo "$losses" | tail -n 8 | awk '{ s += $1 } END { print s / NR }')
 is_right=$(awk -v first="$first" -v last="$last" \
   'BEGIN { good = first > 10.5 && first < 11.6 && last > 0 && last < 7
     print good ? "yes" : "no" }')
-test "$seconds" -le 120 || is_right=no
-tell 3 "$is_right" "the loss falls from $first to $last within two minutes"
+test "$seconds" -gt 0 && test "$seconds" -le 240 || is_right=no
+tell 3 "$is_right" "the loss falls from $first to $last in $seconds of 240 s"
 
 evals=$(sed -n '/"kind":"eval"/s/.*"loss":\([0-9.]*\).*/\1/p' \
   "$dir/out/metrics.jsonl")

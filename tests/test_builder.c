@@ -120,6 +120,8 @@ static void test_same_numbers(void)
 /* The update of a step runs once, in whatever list comes next. */
 static void test_updates(void)
 {
+    uint64_t results[2];
+
     for (int decides = 0; decides < 2; decides++) {
         struct fake_shape shape = plain_shape(2);
         uint64_t before, after;
@@ -130,7 +132,7 @@ static void test_updates(void)
         TAP_CHECK(result_of(&shape, "t") == before); /* none is due */
         TAP_CHECK(result_of(&shape, "e") == before);
         TAP_CHECK(result_of(&shape, "s") == before);
-        after = result_of(&shape, "st");
+        after = results[decides] = result_of(&shape, "st");
         TAP_CHECK(after != before);
         TAP_CHECK(result_of(&shape, "se") == after);
         TAP_CHECK(result_of(&shape, "set") == after);
@@ -139,6 +141,7 @@ static void test_updates(void)
         /* The model skips step 2, if it is asked. */
         TAP_CHECK((result_of(&shape, "sst") == after) == shape.decides);
     }
+    TAP_CHECK(results[0] != results[1]); /* of the record, of decide */
 }
 
 static void test_evaluates_only(void)
@@ -405,6 +408,28 @@ static void test_measured(void)
     }
 }
 
+/* Layers have caches, the first unit and the last have none. */
+static void test_caches(void)
+{
+    for (int has_cache = 0; has_cache < 2; has_cache++) {
+        struct fake_shape shape = plain_shape(1);
+        struct fake_model model;
+
+        shape.units = 4;
+        TAP_CHECK_INT(fake_model_build_decode(&shape, has_cache == 1, &model),
+                      ZO_OK);
+        for (int u = 0; u < shape.units; u++) {
+            const zo_buffer_id id = model.decode.caches[u];
+
+            TAP_CHECK((id != ZO_NO_BUFFER) ==
+                      (has_cache == 1 && u > 0 && u < 3));
+            TAP_CHECK(id == ZO_NO_BUFFER ||
+                      model.decode.program.buffers[id].schedule == -1);
+        }
+        zo_decode_build_fini(&model.decode);
+    }
+}
+
 /* ---- order --------------------------------------------------------------- */
 
 /* Updates wait for the decision, but are not held up when there is none. */
@@ -615,6 +640,7 @@ int main(void)
         {"an update runs once, in the next list, unless it is skipped",
          test_updates},
         {"an evaluation alone keeps weights alone", test_evaluates_only},
+        {"decoding keeps a cache a layer, if it has any", test_caches},
         {"updates wait for the decision if there is one", test_decides},
         {"64 devices are possible", test_most_devices},
         {"devices add up in rank order, measure their shard and share it",

@@ -3,6 +3,7 @@
 # What needs the shared fixtures is skipped, visibly, where they are absent.
 program=$PWD/zero-offload
 shared=${ZERO_OFFLOAD_SHARED-}
+demo=${SRCDIR:?}/bench/demo/model
 LC_ALL=C
 export LC_ALL
 work=$(mktemp -d) || exit 99
@@ -187,6 +188,117 @@ case_ 'init without --output is wrong usage' missing_output
 case_ 'init refuses another architecture and writes nothing' bad_config
 case_ 'a model that is not there is wrong usage' nothing_there
 case_ 'a damaged model is exit 4, and named' damaged
+
+# ---- kinds of rows ----
+# kind ROW WHAT: the program tells the kind of a row from its keys.
+kind() {
+  printf '%s\n' "$1" >kind.jsonl && exits 0 inspect --model "$demo" --json \
+    --data kind.jsonl && says "kind.jsonl: rows are $2"
+}
+kinds() {
+  kind '{"content":"a","summary":"b"}' 'prompt column content' &&
+    kind '{"text":"a"}' 'text' &&
+    kind '{"input_ids":[1,2,3],"labels":[-100,2,3]}' 'input_ids' &&
+    prints '"input_ids": [1, 2, 3]' &&
+    kind '{"messages":[{"role":"user","content":"a"},'\
+'{"role":"assistant","content":"b"}]}' 'conversations (messages)'
+}
+columns_named() {
+  printf '{"text":"a"}\n' >kind.jsonl && exits 4 inspect --model "$demo" \
+    --data kind.jsonl --prompt-column content && says 'no "content"'
+}
+case_ 'rows of every kind are told by their keys' kinds
+case_ 'columns that the user names rule out other kinds' columns_named
+
+# ---- train ----
+words() {
+  exits 0 init --model tiny --tokenizer "$demo" --output words --dtype fp32 \
+    --set padded_vocab_size=1536 --set num_layers=1 &&
+    printf '{"input_ids":[1,2,3]}\n' >ids.jsonl
+}
+# train_to DIR OPTION...
+train_to() {
+  to=$1
+  shift
+  run train --model words --data ids.jsonl --max-steps 1 --output "$to" "$@"
+}
+# A target that cannot be written is told before the first step.
+no_target() {
+  mkdir -p folders/model/sub links files && : >folders/model/config.json &&
+    ln -s nowhere links/model && : >files/model || return 1
+  for dir in folders links files; do
+    for option in --strict --overwrite; do
+      train_to $dir $option
+      test "$code" -eq 2 && says $dir && ! grep -q '^step' out &&
+        ! test -e $dir/metrics.jsonl || return 1
+    done
+  done
+  mkdir -p best/best && : >best/best/config.json &&
+    train_to best --eval-data ids.jsonl --keep-best && test "$code" -eq 2 &&
+    says 'best holds the model of an earlier run'
+}
+# The tokenizer comes from elsewhere; what else there is is the model's own.
+foreign_tokenizer() {
+  mkdir -p bare && cp words/config.json words/model.safetensors bare &&
+    echo 'pass' >bare/modeling_chatglm.py || return 1
+  exits 0 train --model bare --tokenizer "$demo" --data ids.jsonl \
+    --max-steps 1 --output joined && cd joined/model || return 1
+  cmp -s config.json ../../bare/config.json && test -s modeling_chatglm.py &&
+    cmp -s tokenizer.model "$demo/tokenizer.model" || { cd "$work"; return 1; }
+  cd "$work" && exits 0 eval --model joined/model --data ids.jsonl
+}
+# No folder of the model's own: config.json is made, not the tokenizer's.
+no_folder() {
+  mkdir -p loose && cp words/config.json loose/small.json &&
+    exits 0 train --model loose/small.json --random-weights --data ids.jsonl \
+      --tokenizer "$demo" --max-steps 1 --output made &&
+    grep -q '"num_layers": *1,' made/model/config.json &&
+    grep -q '"torch_dtype": *"float32"' made/model/config.json &&
+    exits 0 eval --model made/model --data ids.jsonl
+}
+case_ 'a small model in the vocabulary of the demo' words
+case_ 'train --tokenizer leaves the model its own config.json' \
+  foreign_tokenizer
+case_ 'train of random weights writes the config.json they are of' no_folder
+case_ 'train refuses what it could not write at the end' no_target
+
+no_labels() {
+  printf '{"input_ids":[1,2],"labels":[-100,-100]}\n' >silent.jsonl &&
+    exits 4 eval --model words --data silent.jsonl &&
+    says 'silent.jsonl: no label' && ! test -s out &&
+    exits 4 train --model words --data ids.jsonl --eval-data silent.jsonl \
+      --output silent --max-steps 1 && says 'silent.jsonl: no label' &&
+    ! test -e silent
+}
+# Huge weights: the logits overflow in fp16.
+no_loss() {
+  cp -r words huge &&
+    at=$(($(od -An -tu4 -N4 huge/model.safetensors) + 8)) &&
+    size=$(($(wc -c <huge/model.safetensors) - at)) || return 1
+  head -c $at words/model.safetensors >huge/model.safetensors
+  # About 60000 in fp32: the bytes 00 60 6a 47, then 60 60 6a 47 again and again.
+  awk -v n=$((size / 4)) 'BEGIN { while (n-- > 0) printf "`jG`" }' |
+    head -c $((size - 1)) >payload
+  printf '\0' | cat - payload >>huge/model.safetensors
+  exits 5 eval --model huge --data ids.jsonl --fp16 &&
+    says 'huge' && says 'not finite' && says 'fp16'
+}
+case_ 'rows without any label are no evaluation' no_labels
+case_ 'a loss that is not finite is exit 5' no_loss
+
+# The limit of POSIX ulimit is in blocks of 512 bytes.
+size_limit() {
+  (ulimit -f 100 && "$program" train --model words --data ids.jsonl \
+    --max-steps 1 --output limit >out 2>err)
+  code=$?
+  test "$code" -eq 1 && says 'model.safetensors' &&
+    test "$(ls -A limit)" = metrics.jsonl || return 1
+  (ulimit -f 100 && "$program" init --model words --output limited >out 2>err)
+  code=$?
+  test "$code" -eq 1 && says 'model.safetensors' &&
+    test -z "$(ls -Ad limited .limited* 2>/dev/null)"
+}
+case_ 'a limit on file sizes is a failed write and leaves nothing' size_limit
 
 # ---- the shared fixtures ----
 text() {

@@ -10,6 +10,7 @@
 #include "src/base/pool.h"
 #include "src/device/device.h"
 #include "src/device/stream_cuda.h"
+#include "src/device/targets.h"
 #include "tests/tap.h"
 
 static const struct zo_device_ops *const cuda = &zo_device_cuda;
@@ -145,6 +146,32 @@ static void test_events(void)
     }
 }
 
+static void check_facts(struct rig *rig)
+{
+    const struct zo_device_info *info = cuda->info(rig->device);
+    struct zo_device_platform platform = {0};
+
+    cuda->platform(&platform);
+    TAP_CHECK(platform.driver_version >= 12000);
+    TAP_CHECK(platform.runtime_version >= 12000);
+    TAP_CHECK(platform.refusal[0] == '\0');
+    TAP_CHECK(info->capability >= 50);
+    TAP_CHECK(zo_target_match(platform.targets, info->capability) !=
+              ZO_TARGET_NONE);
+    TAP_CHECK(strchr(info->bus_id, ':') != NULL);
+    TAP_CHECK((info->peer_mask & 1) == 0); /* no peer of itself */
+}
+
+static void test_facts(void)
+{
+    struct rig rig;
+
+    if (rig_open(&rig)) {
+        check_facts(&rig);
+        rig_close(&rig);
+    }
+}
+
 static void check_memory(struct rig *rig)
 {
     const struct zo_device_info *info = cuda->info(rig->device);
@@ -202,6 +229,8 @@ static void test_no_such_device(void)
 int main(void)
 {
     static const struct tap_case cases[] = {
+        {"a device says what it is, and the platform what it needs",
+         test_facts},
         {"data pass through two streams in the order of an event",
          test_round_trip},
         {"an event says when its stream has passed it", test_events},

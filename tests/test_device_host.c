@@ -155,6 +155,7 @@ static void test_open_range(void)
     TAP_CHECK(strstr(host->info(device)->description, "core") != NULL);
     TAP_CHECK(host->info(device)->align_bytes >= 256);
     TAP_CHECK(host->info(device)->memory_bytes > 0);
+    TAP_CHECK(host->info(device)->peer_mask == UINT64_MAX >> 1);
     host->close(device);
     host->close(NULL);
 }

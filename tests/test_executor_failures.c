@@ -5,10 +5,13 @@
  */
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "offload/executor.h"
+#include "offload/layout.h"
 #include "src/base/memory.h"
 #include "tests/executor_bench.h"
 #include "tests/offload_help.h"
@@ -215,6 +218,54 @@ static void test_failed_allocations(void)
     zo_program_fini(&program);
 }
 
+/* Address space in use, in MiB. */
+static long mapped_mib(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    long pages = 0;
+
+    if (file != NULL) {
+        if (fscanf(file, "%ld", &pages) != 1) {
+            pages = 0;
+        }
+        (void)fclose(file);
+    }
+    return pages / 1024 * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* Pages of the arenas and their copies, which no sanitizer counts. */
+static void test_pages(void)
+{
+    const struct zo_executor_options options = {
+        .cpu_workers = 1, .is_serial = true, .poisons = true};
+    const struct zo_buffer buffer = {.name = "4 MiB",
+                                     .tier = ZO_TIER_GPU,
+                                     .unit = -1,
+                                     .schedule = -1,
+                                     .bytes = 4 << 20};
+    struct zo_program program;
+    struct zo_machine machine;
+    zo_buffer_id id;
+    long before = 0;
+
+    zo_program_init(&program, 1);
+    TAP_CHECK_INT(zo_program_buffer(&program, &buffer, &id), ZO_OK);
+    TAP_CHECK_INT(zo_layout(&program), ZO_OK);
+    TAP_CHECK_INT(help_machine_open(&machine, 1, 1, 0), ZO_OK);
+    for (int i = 0; i < 40; i++) {
+        struct zo_executor *executor = NULL;
+
+        TAP_CHECK_INT(zo_executor_open(&program, &machine, &options, &executor),
+                      ZO_OK);
+        zo_executor_close(executor);
+        before = i == 4 ? mapped_mib() : before; /* warmed up */
+    }
+    TAP_CHECK(before > 0);
+    TAP_CHECK(mapped_mib() - before < 64);
+    help_machine_close(&machine);
+    zo_program_fini(&program);
+}
+
 int main(void)
 {
     static const struct tap_case cases[] = {
@@ -225,6 +276,7 @@ int main(void)
          test_failing_on_the_cpu},
         {"the first failure is the one that is told", test_first_failure},
         {"closing ends a run", test_close_early},
+        {"closing gives all pages back", test_pages},
         {"each failed allocation of open is clean", test_failed_allocations},
     };
     return tap_run(cases, TAP_COUNT(cases));

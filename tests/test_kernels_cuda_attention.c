@@ -152,7 +152,10 @@ static bool try_training(const struct attention_shape *shape, uint64_t *random)
     (void)trial_add(&trial, "out", shape->type, q_elems, ROLE_OUT,
                     bound_of(shape->type, longest_of(shape)));
     (void)trial_add(&trial, "lse", ZO_F32, shape->heads * tokens, ROLE_OUT,
-                    bound_of(ZO_F32, shape->width));
+                    /* a product of `width` terms, a sum over the keys */
+                    bound_of(ZO_F32, longest_of(shape) > shape->width
+                                         ? longest_of(shape)
+                                         : shape->width));
     (void)trial_add(&trial, "d_qkv", shape->type, qkv_elems, ROLE_OUT,
                     bound_of(shape->type, terms));
     fill_random(

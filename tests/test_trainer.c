@@ -64,6 +64,20 @@ static void test_devices_agree(void)
     }
 }
 
+static void test_many_devices(void)
+{
+    struct tiny_knobs knobs = {
+        .micro_rows = 64, .rows = 70, .threads = 1, .steps = 2};
+    struct tiny_result alone, other;
+
+    TAP_CHECK(ran(&knobs, &alone));
+    knobs.devices = 64;
+    knobs.micro_rows = 1;
+    TAP_CHECK(ran(&knobs, &other));
+    TAP_CHECK(other.devices_agree);
+    TAP_CHECK(tiny_loss_distance(&alone, &other) <= CLOSE);
+}
+
 static void test_delays_change_no_bit(void)
 {
     for (int devices = 1; devices <= 4; devices++) {
@@ -130,23 +144,23 @@ static void test_accumulation(void)
 }
 
 /* The first step of each row by itself: their mean is the mean of means. */
-static bool mean_of_rows(double *loss_out, struct tiny_numbers *mean)
+static bool mean_of_rows(int rows, double *loss_out, struct tiny_numbers *mean)
 {
     static struct tiny_numbers one;
     struct tiny_result result;
 
     *loss_out = 0.0;
     *mean = (struct tiny_numbers){{0}, {0}};
-    for (int row = 0; row < TINY_STEP_ROWS; row++) {
+    for (int row = 0; row < rows; row++) {
         const struct tiny_knobs knobs = {
             .rows = 1, .first_row = row, .micro_rows = 1, .steps = 1};
 
         if (tiny_whole_numbers(&knobs, &result, &one) != ZO_OK) {
             return false;
         }
-        *loss_out += result.step[0].loss / TINY_STEP_ROWS;
+        *loss_out += result.step[0].loss / rows;
         for (int i = 0; i < TINY_PARAMETERS; i++) {
-            mean->gradients[i] += one.gradients[i] / TINY_STEP_ROWS;
+            mean->gradients[i] += one.gradients[i] / (float)rows;
         }
     }
     return true;
@@ -154,25 +168,31 @@ static bool mean_of_rows(double *loss_out, struct tiny_numbers *mean)
 
 static void test_mean_of_means(void)
 {
-    struct tiny_knobs knobs = {.micro_rows = 1, .steps = 1};
-    struct tiny_result result;
-    double loss = 0.0, token_loss;
+    static const int rows[] = {TINY_STEP_ROWS, 5}; /* 7 have none */
 
-    TAP_CHECK(mean_of_rows(&loss, &whole_numbers));
-    for (int devices = 1; devices <= 4; devices++) {
-        knobs.devices = devices;
-        knobs.accumulation = TINY_STEP_ROWS / devices;
-        knobs.json = NULL;
-        TAP_CHECK(ran(&knobs, &result));
-        token_loss = result.step[0].loss;
-        knobs.json = "\"zero_offload\": {\"loss_reduction\": "
-                     "\"micro_batch\"}";
-        TAP_CHECK_INT(tiny_whole_numbers(&knobs, &result, &part_numbers),
-                      ZO_OK);
-        TAP_CHECK(fabs(result.step[0].loss - loss) <= CLOSE);
-        TAP_CHECK(fabs(result.step[0].loss - token_loss) > 1e-3);
-        TAP_CHECK(tiny_distance(whole_numbers.gradients,
-                                part_numbers.gradients) <= CLOSE);
+    for (size_t i = 0; i < TAP_COUNT(rows); i++) {
+        double loss = 0.0, token_loss;
+
+        TAP_CHECK(mean_of_rows(rows[i], &loss, &whole_numbers));
+        for (int devices = 1; devices <= 4; devices++) {
+            struct tiny_knobs knobs = {.devices = devices,
+                                       .accumulation = TINY_STEP_ROWS / devices,
+                                       .micro_rows = 1,
+                                       .rows = rows[i],
+                                       .steps = 1};
+            struct tiny_result result;
+
+            TAP_CHECK(ran(&knobs, &result));
+            token_loss = result.step[0].loss;
+            knobs.json = "\"zero_offload\": {\"loss_reduction\": "
+                         "\"micro_batch\"}";
+            TAP_CHECK_INT(tiny_whole_numbers(&knobs, &result, &part_numbers),
+                          ZO_OK);
+            TAP_CHECK(fabs(result.step[0].loss - loss) <= CLOSE);
+            TAP_CHECK(fabs(result.step[0].loss - token_loss) > 1e-4);
+            TAP_CHECK(tiny_distance(whole_numbers.gradients,
+                                    part_numbers.gradients) <= CLOSE);
+        }
     }
 }
 
@@ -315,6 +335,12 @@ static void test_clipping(void)
     TAP_CHECK(fabs(clipped.step[0].clip_coefficient -
                    0.05 / (clipped.step[0].grad_norm + 1e-6)) < 1e-12);
     TAP_CHECK(clipped.state != free_run.state);
+    /* A norm below the limit is left alone. */
+    TAP_CHECK(ran(
+        &(struct tiny_knobs){.steps = 1, .json = "\"gradient_clipping\": 50"},
+        &clipped));
+    TAP_CHECK(clipped.step[0].clip_coefficient == 1.0);
+    TAP_CHECK(clipped.state == free_run.state);
 }
 
 static void test_norm_by_hand(void)
@@ -376,6 +402,7 @@ static void test_stops_early(void)
 
 static const struct tap_case cases[] = {
     {"1 to 4 devices give the same losses within 1e-6", test_devices_agree},
+    {"64 devices do", test_many_devices},
     {"random delays and threads change no bit, for 1 to 4 devices",
      test_delays_change_no_bit},
     {"devices and micro batches without rows add nothing",
@@ -392,7 +419,8 @@ static const struct tap_case cases[] = {
      test_modes_fp16},
     {"the size of exchanged pieces changes no bit", test_bucket_sizes},
     {"bf16 and fp16 follow fp32", test_types_follow},
-    {"clipping scales by the limit over the norm", test_clipping},
+    {"clipping scales by the limit over the norm, above the limit",
+     test_clipping},
     {"the norm is that of all gradients", test_norm_by_hand},
     {"a run that is asked to stop ends in good order", test_stops_early},
 };

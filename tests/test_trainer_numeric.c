@@ -134,6 +134,27 @@ static void test_run_goes_on(void)
     }
 }
 
+/* The same rows in each step: a skipped one is as if it had not been. */
+static void test_skip_does_not_count(void)
+{
+    const char *const types[] = {
+        bf16_checked, "\"fp16\": {\"enabled\": true, \"loss_scale\": 256}"};
+
+    for (size_t t = 0; t < TAP_COUNT(types); t++) {
+        struct tiny_knobs knobs = {
+            .rows = TINY_STEP_ROWS, .steps = 3, .json = types[t]};
+        struct tiny_result plain, skipped;
+
+        TAP_CHECK_INT(tiny_whole(&knobs, &plain), ZO_OK);
+        knobs.steps = 5;
+        TAP_CHECK_INT(train_spoilt(&knobs, 2, 3, &skipped), ZO_OK);
+        TAP_CHECK(skipped.step[1].loss == plain.step[1].loss);
+        TAP_CHECK(skipped.step[3].loss == plain.step[1].loss);
+        TAP_CHECK(skipped.step[4].loss == plain.step[2].loss);
+        TAP_CHECK(skipped.state == plain.state);
+    }
+}
+
 static void test_scale_falls(void)
 {
     struct tiny_knobs knobs = {
@@ -399,6 +420,7 @@ static const struct tap_case cases[] = {
     {"a bad step is skipped bit-equal, in fp16 and checked bf16",
      test_skip_is_bit_equal},
     {"a run goes on after skipped steps", test_run_goes_on},
+    {"a skipped step counts for nothing", test_skip_does_not_count},
     {"the loss scale halves until gradients are finite", test_scale_falls},
     {"the loss scale does not show in norm and losses",
      test_scale_does_not_show},

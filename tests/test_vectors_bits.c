@@ -5,8 +5,17 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "tests/vector_run.h"
+
+/* Under ThreadSanitizer poisoning takes minutes, and one operation at a time
+ * races with none. */
+#ifdef __SANITIZE_THREAD__
+#define POISONS false
+#else
+#define POISONS true
+#endif
 
 /* Both slots are used, and an update stands in a list and in the tail. */
 #define STEPS 2
@@ -26,7 +35,8 @@ static enum zo_status train(const struct tiny_case *vectors, const char *json,
         .steps = STEPS,
         .on_gpu = on_gpu,
         .is_serial = is_serial,
-        .poisons = is_serial && !on_gpu, /* it writes to device memory */
+        /* Poison is written by the host. */
+        .poisons = is_serial && POISONS && !on_gpu,
     };
 
     (void)snprintf(set, sizeof(set), "zero_offload.recompute=%s", recompute);
@@ -48,7 +58,8 @@ static bool is_same(struct vector_run *run, const struct vector_run *same)
     return all;
 }
 
-static void check_bits(const char *json, bool on_gpu)
+/* A poisoned run takes its time: of all `recomputes` only where asked for. */
+static void check_bits(const char *json, bool poisons_all, bool on_gpu)
 {
     static const char *const recomputes[] = {"none", "cheap", "layer"};
     struct tiny_case vectors;
@@ -59,12 +70,18 @@ static void check_bits(const char *json, bool on_gpu)
     }
     TAP_CHECK_INT(train(&vectors, json, "none", false, on_gpu, &first), ZO_OK);
     for (size_t i = 0; i < TAP_COUNT(recomputes); i++) {
-        TAP_CHECK_INT(
-            train(&vectors, json, recomputes[i], false, on_gpu, &other), ZO_OK);
-        TAP_CHECK(is_same(&other, &first));
-        TAP_CHECK_INT(
-            train(&vectors, json, recomputes[i], true, on_gpu, &other), ZO_OK);
-        TAP_CHECK(is_same(&other, &first));
+        const char *recompute = recomputes[i];
+
+        if (i > 0) {
+            TAP_CHECK_INT(
+                train(&vectors, json, recompute, false, on_gpu, &other), ZO_OK);
+            TAP_CHECK(is_same(&other, &first));
+        }
+        if (poisons_all || strcmp(recompute, "layer") == 0) {
+            TAP_CHECK_INT(
+                train(&vectors, json, recompute, true, on_gpu, &other), ZO_OK);
+            TAP_CHECK(is_same(&other, &first));
+        }
     }
     tiny_close(&first);
     tiny_close_case(&vectors);
@@ -80,32 +97,32 @@ static void check_bits(const char *json, bool on_gpu)
 
 static void bits_in_fp32(void)
 {
-    check_bits(FP32, false);
+    check_bits(FP32, true, false);
 }
 
 static void bits_in_bf16(void)
 {
-    check_bits(BF16, false);
+    check_bits(BF16, false, false);
 }
 
 static void bits_in_fp16(void)
 {
-    check_bits(FP16, false);
+    check_bits(FP16, false, false);
 }
 
 static void bits_in_fp32_on_a_gpu(void)
 {
-    check_bits(FP32, true);
+    check_bits(FP32, true, true);
 }
 
 static void bits_in_bf16_on_a_gpu(void)
 {
-    check_bits(BF16, true);
+    check_bits(BF16, true, true);
 }
 
 static void bits_in_fp16_on_a_gpu(void)
 {
-    check_bits(FP16, true);
+    check_bits(FP16, true, true);
 }
 
 /* ---- devices and micro batches
@@ -116,7 +133,7 @@ struct spread {
     const char *devices, *micro_rows, *micros;
 };
 
-#define SPREAD_STEPS 6
+#define SPREAD_STEPS 3
 
 static enum zo_status train_spread(const struct tiny_case *vectors,
                                    const struct spread *spread,
@@ -152,7 +169,7 @@ static void check_spreads(const struct tiny_case *vectors,
     double gap = 0.0;
 
     TAP_CHECK_INT(train_spread(vectors, &spreads[0], &first), ZO_OK);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 1; i < count; i++) {
         TAP_CHECK_INT(train_spread(vectors, &spreads[i], &run), ZO_OK);
         TAP_CHECK_INT(train_spread(vectors, &spreads[i], &again), ZO_OK);
         TAP_CHECK_INT(run.step_count, SPREAD_STEPS);
@@ -182,9 +199,9 @@ static void spread_of_three_rows(void)
 /* On 3 devices one has two rows; of 6 devices two have none. */
 static void spread_of_four_rows(void)
 {
-    static const struct spread spreads[] = {
-        {"1", "4", "1"}, {"1", "2", "2"}, {"1", "1", "4"}, {"2", "2", "1"},
-        {"2", "1", "2"}, {"4", "1", "1"}, {"3", "2", "1"}, {"6", "1", "1"}};
+    static const struct spread spreads[] = {{"1", "4", "1"}, {"1", "1", "4"},
+                                            {"2", "1", "2"}, {"4", "1", "1"},
+                                            {"3", "2", "1"}, {"6", "1", "1"}};
     struct tiny_case vectors;
 
     if (tiny_open_fp16_bin(&vectors)) {
@@ -209,9 +226,8 @@ int main(void)
         {"three rows on 1 and 3 devices, in 1 and 3 micro batches, give the "
          "same losses within 1e-6",
          spread_of_three_rows},
-        {"four rows on 1, 2, 3, 4 and 6 devices, in 1, 2 and 4 micro batches, "
-         "give "
-         "the same losses within 1e-6",
+        {"four rows on 1, 2, 3, 4 and 6 devices, in 1, 2 and 4 micro "
+         "batches, give the same losses within 1e-6",
          spread_of_four_rows},
     };
 

@@ -141,11 +141,13 @@ template <int COUNT> struct master<__nv_bfloat16, COUNT> {
 
 #pragma unroll
         for (int k = 0; k < COUNT; k++) {
-            const uint32_t bits = __float_as_uint(p[k]);
+            /* The NaN of x86, which the pair's rounding leaves one. */
+            const uint32_t bits =
+                isnan(p[k]) ? 0xffc00000u : __float_as_uint(p[k]);
 
             weight[k] = (uint16_t)((bits + 0x8000u) >> 16);
             remainder[k] = (int16_t)(uint16_t)bits;
-            is_bad |= !isfinite(p[k]);
+            is_bad |= !isfinite(p[k]) || (weight[k] & 0x7f80u) == 0x7f80u;
         }
         store_some(static_cast<uint16_t *>(args.weight) + i, weight);
         store_some(args.remainder + i, remainder);

@@ -17,6 +17,9 @@ ZO_C_BEGIN
  */
 int zo_cpu_quota(const char *membership, const char *mount);
 
+/* The cores that the affinity mask allows, whatever the quota. */
+int zo_cpu_affinity(void);
+
 ZO_C_END
 
 #endif

@@ -1,8 +1,12 @@
 libzo_a_SOURCES += \
 	src/base/arith.h \
+	src/base/cgroup.c \
+	src/base/cgroup.h \
 	src/base/compiler.h \
 	src/base/cpu.c \
 	src/base/cpu.h \
+	src/base/disk_probe.c \
+	src/base/disk_probe.h \
 	src/base/dtype.h \
 	src/base/memory.c \
 	src/base/memory.h \
@@ -12,10 +16,14 @@ libzo_a_SOURCES += \
 	src/base/pool.h \
 	src/base/status.c \
 	src/base/status.h \
+	src/base/system.c \
+	src/base/system.h \
 	src/base/text.c \
 	src/base/text.h \
 	src/base/thread.c \
-	src/base/thread.h
+	src/base/thread.h \
+	src/base/uring_probe.c \
+	src/base/uring_probe.h
 
 check_PROGRAMS += tests/test_pool
 

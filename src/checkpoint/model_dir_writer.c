@@ -168,26 +168,34 @@ static enum zo_status check_replaceable(const char *path)
     return ZO_OK;
 }
 
-static enum zo_status check_target(struct job *job)
+static enum zo_status check_target(const char *path, bool replace,
+                                   bool *has_target_out)
 {
-    const char *path = job->options.path;
     struct stat info;
 
+    *has_target_out = false;
     if (lstat(path, &info) != 0) {
         return errno == ENOENT
                    ? ZO_OK
                    : ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "cannot look at %s: %s",
                                     path, strerror(errno));
     }
-    job->has_target = true;
+    *has_target_out = true;
     if (!S_ISDIR(info.st_mode)) {
         return ZO_FAIL(ZO_E_USAGE, "%s is there and is %s; want a new folder",
                        path, S_ISLNK(info.st_mode) ? "a link" : "no folder");
     }
-    if (!job->options.replace) {
+    if (!replace) {
         return ZO_FAIL(ZO_E_USAGE, "%s is there already", path);
     }
     return check_replaceable(path);
+}
+
+enum zo_status zo_model_dir_check_target(const char *path, bool replace)
+{
+    bool has_target;
+
+    return check_target(path, replace, &has_target);
 }
 
 /* What an earlier run that was killed has left is removed. */
@@ -199,7 +207,8 @@ static enum zo_status start(struct job *job)
     ZO_TRY(zo_disk_split(job->options.path, &job->parent, &job->name));
     ZO_TRY(hidden_path(job, "partial", &job->partial));
     ZO_TRY(hidden_path(job, "replaced", &job->older));
-    ZO_TRY(check_target(job));
+    ZO_TRY(check_target(job->options.path, job->options.replace,
+                        &job->has_target));
     ZO_TRY(plan_shards(job));
     ZO_TRY(zo_alloc(job->options.piece_bytes, 1, "a piece of a tensor",
                     &job->piece));
@@ -492,7 +501,8 @@ static enum zo_status write_config_json(const struct job *job)
 static enum zo_status write_all(struct job *job)
 {
     if (job->options.source_path != NULL) {
-        ZO_TRY(zo_model_files_copy(job->options.source_path, job->partial,
+        ZO_TRY(zo_model_files_copy(job->options.source_path,
+                                   job->options.tokenizer_path, job->partial,
                                    main_dtype(job), job->notes, &job->written));
     }
     ZO_TRY(write_config_json(job));

@@ -33,9 +33,10 @@ typedef enum zo_status (*zo_tensor_data_fn)(void *context, size_t index,
 
 /* Fields left at 0 take the default in brackets. */
 struct zo_model_write_options {
-    const char *path;        /* required: the directory to be made */
-    const char *source_path; /* directory to copy other files from [none] */
-    const char *config_json; /* text of config.json [the source's] */
+    const char *path;           /* required: the directory to be made */
+    const char *source_path;    /* directory to copy other files from [none] */
+    const char *tokenizer_path; /* and those of the tokenizer [source_path] */
+    const char *config_json;    /* text of config.json [the source's] */
     const struct zo_tensor_info *tensors; /* name, element, rank, shape */
     size_t tensor_count;
     zo_tensor_data_fn data; /* required */
@@ -68,6 +69,15 @@ enum zo_status
 zo_model_dir_write(const struct zo_model_write_options *options,
                    struct zo_notes *notes,
                    struct zo_model_written *written_out) ZO_MUST_CHECK;
+
+/*
+ * What zo_model_dir_write() looks at first, for a caller with much to do
+ * before it writes: may a model directory be made here?
+ *
+ *   ZO_E_USAGE   as above
+ */
+enum zo_status zo_model_dir_check_target(const char *path,
+                                         bool replace) ZO_MUST_CHECK;
 
 /* NULL is allowed. */
 void zo_model_written_fini(struct zo_model_written *written);

@@ -204,28 +204,51 @@ free_paths:
     return status;
 }
 
-static int compare_strings(const void *a, const void *b)
-{
-    char *const *left = a, *const *right = b;
+/* A name, and the folder that has it. */
+struct named {
+    char *name;         /* owned */
+    const char *folder; /* borrowed */
+};
 
-    return strcmp(*left, *right);
+static int compare_named(const void *a, const void *b)
+{
+    const struct named *left = a, *right = b;
+
+    return strcmp(left->name, right->name);
 }
 
-/* The names in a folder, sorted, so that two copies come out alike. */
+/* The files to copy, sorted, so that two copies come out alike. */
 struct names {
-    char **items;
+    struct named *items;
     size_t count, capacity;
 };
 
 static void names_fini(struct names *names)
 {
     for (size_t i = 0; i < names->count; i++) {
-        zo_free(names->items[i]);
+        zo_free(names->items[i].name);
     }
     zo_free(names->items);
 }
 
-static enum zo_status list_names(const char *folder, struct names *names)
+static bool is_of_tokenizer(const char *name)
+{
+    static const char *const prefixes[] = {
+        "tokeniz", "special_tokens", "added_tokens", "chat_template", "vocab"};
+
+    for (size_t i = 0; i < ZO_COUNT(prefixes); i++) {
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Which files of a folder are taken. */
+enum part { ALL, OF_TOKENIZER, ALL_BUT_TOKENIZER };
+
+static enum zo_status list_names(const char *folder, enum part part,
+                                 struct names *names)
 {
     enum zo_status status = ZO_OK;
     const struct dirent *entry;
@@ -236,23 +259,23 @@ static enum zo_status list_names(const char *folder, struct names *names)
                               folder, strerror(errno));
     }
     while ((errno = 0, entry = readdir(stream)) != NULL) {
-        if (!is_wanted(entry->d_name)) {
+        if (!is_wanted(entry->d_name) ||
+            (part != ALL &&
+             is_of_tokenizer(entry->d_name) != (part == OF_TOKENIZER))) {
             continue;
         }
         ZO_TRY_GOTO(close_stream,
                     zo_grow(&names->items, names->count, &names->capacity,
                             sizeof(names->items[0]), "a list of files"));
+        names->items[names->count] = (struct named){.folder = folder};
         ZO_TRY_GOTO(close_stream,
                     zo_strndup(entry->d_name, strlen(entry->d_name),
-                               &names->items[names->count]));
+                               &names->items[names->count].name));
         names->count++;
     }
     if (errno != 0) {
         status = ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot read folder %s: %s",
                                 folder, strerror(errno));
-    } else if (names->count > 1) {
-        qsort(names->items, names->count, sizeof(names->items[0]),
-              compare_strings);
     }
 
 close_stream:
@@ -260,18 +283,18 @@ close_stream:
     return status;
 }
 
-static enum zo_status copy_names(const char *source, const char *target,
-                                 const struct names *names, enum zo_dtype dtype,
-                                 struct zo_notes *notes,
+static enum zo_status copy_names(const struct names *names, const char *target,
+                                 enum zo_dtype dtype, struct zo_notes *notes,
                                  struct zo_model_written *written)
 {
     ZO_TRY(zo_alloc(names->count, sizeof(written->py_files[0]),
                     "a list of files", &written->py_files));
     for (size_t i = 0; i < names->count; i++) {
-        const char *name = names->items[i];
+        const char *name = names->items[i].name;
         bool is_done = false;
 
-        ZO_TRY(copy_file(source, target, name, dtype, notes, &is_done));
+        ZO_TRY(copy_file(names->items[i].folder, target, name, dtype, notes,
+                         &is_done));
         written->file_count += is_done ? 1 : 0;
         if (is_done && ends_with(name, ".py")) {
             ZO_TRY(zo_strndup(name, strlen(name),
@@ -282,16 +305,25 @@ static enum zo_status copy_names(const char *source, const char *target,
     return ZO_OK;
 }
 
-enum zo_status zo_model_files_copy(const char *source, const char *target,
-                                   enum zo_dtype dtype, struct zo_notes *notes,
+enum zo_status zo_model_files_copy(const char *source, const char *tokenizer,
+                                   const char *target, enum zo_dtype dtype,
+                                   struct zo_notes *notes,
                                    struct zo_model_written *written)
 {
     struct names names = {0};
     enum zo_status status;
 
-    status = list_names(source, &names);
+    status =
+        list_names(source, tokenizer != NULL ? ALL_BUT_TOKENIZER : ALL, &names);
+    if (status == ZO_OK && tokenizer != NULL) {
+        status = list_names(tokenizer, OF_TOKENIZER, &names);
+    }
     if (status == ZO_OK) {
-        status = copy_names(source, target, &names, dtype, notes, written);
+        if (names.count > 1) {
+            qsort(names.items, names.count, sizeof(names.items[0]),
+                  compare_named);
+        }
+        status = copy_names(&names, target, dtype, notes, written);
     }
     names_fini(&names);
     return status;

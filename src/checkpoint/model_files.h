@@ -17,14 +17,16 @@ ZO_C_BEGIN
 #define ZO_MODEL_FILE_BYTES_MAX ((size_t)256 << 20)
 
 /*
- * Copies them from `source` to `target`, as real files, synced.  config.json
- * says dtype afterwards.  Fills py_files, py_count and file_count.
+ * Copies them from `source` to `target`, as real files, synced; those of the
+ * tokenizer from `tokenizer` instead, unless it is NULL.  config.json says
+ * dtype afterwards.  Fills py_files, py_count and file_count.
  *
- *   ZO_E_USAGE   the source cannot be read
+ *   ZO_E_USAGE   a folder cannot be read
  *   ZO_E_IO      a read or a write failed
  */
 enum zo_status
-zo_model_files_copy(const char *source, const char *target, enum zo_dtype dtype,
+zo_model_files_copy(const char *source, const char *tokenizer,
+                    const char *target, enum zo_dtype dtype,
                     struct zo_notes *notes,
                     struct zo_model_written *written) ZO_MUST_CHECK;
 

@@ -10,6 +10,8 @@ static const struct zo_cli_command commands[] = {
      zo_cli_generate},
     {"bench", ZO_COMMAND_BENCH, "bench step: training steps, and their bound",
      zo_cli_bench},
+    {"doctor", ZO_COMMAND_DOCTOR,
+     "what of this machine works, how fast, and the cures", zo_cli_doctor},
     {"inspect", ZO_COMMAND_INSPECT,
      "what is in a model or a data file, as training sees it", zo_cli_inspect},
     {"init", ZO_COMMAND_INIT, "a model of random weights, from a config.json",

@@ -2,6 +2,7 @@
  * zero-offload eval: loss and perplexity of a model on rows.
  */
 #include <inttypes.h>
+#include <math.h>
 
 #include "src/base/jsonl.h"
 #include "src/cli/cli.h"
@@ -58,7 +59,14 @@ static enum zo_status evaluate(struct zo_cli *cli, struct zo_setup *setup,
     ZO_TRY(load(cli, setup, *trainer));
     zo_cli_print_notes(cli);
     ZO_TRY(zo_trainer_evaluate(*trainer, &metrics));
-    return print_result(cli, setup, &metrics);
+    ZO_TRY(print_result(cli, setup, &metrics));
+    return isfinite(metrics.loss)
+               ? ZO_OK
+               : ZO_FAIL(ZO_E_NUMERIC,
+                         "the loss of %s on %s is not finite; its weights "
+                         "have diverged, or overflow in %s",
+                         setup->options->model, setup->options->data,
+                         zo_dtype_name(setup->config.dtype));
 }
 
 enum zo_status zo_cli_eval(struct zo_cli *cli, const struct zo_options *options)

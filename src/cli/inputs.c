@@ -95,6 +95,13 @@ enum zo_status zo_cli_tokenizer(const struct zo_options *options,
     return status;
 }
 
+/* NULL for a default: columns that the user names rule out other kinds. */
+static const char *given(const struct zo_options *options, enum zo_option_id id,
+                         const char *value)
+{
+    return zo_option_given(options, id) ? value : NULL;
+}
+
 enum zo_status zo_cli_dataset(const struct zo_options *options,
                               const char *path, int64_t rows_max,
                               const struct zo_model_config *config,
@@ -106,8 +113,10 @@ enum zo_status zo_cli_dataset(const struct zo_options *options,
         options->max_length != 0 ? options->max_length : config->seq_length;
     const struct zo_dataset_options rows = {
         .path = path,
-        .prompt_column = options->prompt_column,
-        .response_column = options->response_column,
+        .prompt_column =
+            given(options, ZO_OPTION_PROMPT_COLUMN, options->prompt_column),
+        .response_column =
+            given(options, ZO_OPTION_RESPONSE_COLUMN, options->response_column),
         .history_column = options->history_column,
         .max_length = (int32_t)zo_min_i64(max_length, INT32_MAX),
         .max_source_length = (int32_t)options->max_source_length,

@@ -3,6 +3,13 @@ libzo_a_SOURCES += \
 	src/cli/bench.c \
 	src/cli/cli.h \
 	src/cli/commands.c \
+	src/cli/doctor.c \
+	src/cli/doctor.h \
+	src/cli/doctor_faults.c \
+	src/cli/doctor_gpus.c \
+	src/cli/doctor_host.c \
+	src/cli/doctor_print.c \
+	src/cli/doctor_profile.c \
 	src/cli/eval.c \
 	src/cli/generate.c \
 	src/cli/init.c \
@@ -22,9 +29,11 @@ libzo_a_SOURCES += \
 
 check_PROGRAMS += \
 	tests/test_cli_memory \
+	tests/test_doctor \
 	tests/test_print \
 	tests/test_signals
 
 dist_check_SCRIPTS += \
 	tests/main_job.sh \
+	tests/doctor.sh \
 	tests/test_cli.sh

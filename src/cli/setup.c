@@ -268,6 +268,12 @@ static enum zo_status open_evaluation_rows(struct zo_setup *setup,
     ZO_TRY(zo_batches_plan(setup->eval_batches, 0,
                            zo_batches_steps_per_epoch(setup->eval_batches),
                            &plan));
+    if (plan.bounds.labels == 0) {
+        return ZO_FAIL(ZO_E_DATA,
+                       "%s: no label in the %" PRId64
+                       " rows to evaluate on, so no loss",
+                       path, zo_dataset_count(setup->eval_data));
+    }
     widen(setup, &plan);
     return ZO_OK;
 }

@@ -18,6 +18,13 @@ static void remember(int number)
     }
 }
 
+void zo_signals_begin(void)
+{
+    const struct sigaction action = {.sa_handler = SIG_IGN};
+
+    (void)sigaction(SIGXFSZ, &action, NULL);
+}
+
 void zo_signals_catch(void)
 {
     struct sigaction action = {.sa_handler = remember}, old;

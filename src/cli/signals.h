@@ -17,6 +17,12 @@
 ZO_C_BEGIN
 
 /*
+ * First in main().  A file that reaches the limit on its size (ulimit -f) is
+ * a failed write, which is told and cleaned up after, and not the end.
+ */
+void zo_signals_begin(void);
+
+/*
  * From now on.  Also ignores SIGPIPE, so that a reader that leaves (of a
  * metrics pipe) is a failed write and not the end of the run.
  */

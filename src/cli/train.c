@@ -23,11 +23,28 @@ struct run {
     struct zo_metrics *metrics;
     struct zo_progress progress;
     char *model_path, *best_path, *metrics_path; /* owned; in --output */
+    const char *source_path, *tokenizer_path;    /* borrowed; or NULL */
+    char *config_json;                           /* owned; or NULL */
     enum zo_dtype source_dtype;
     bool has_inv_freq;
 };
 
 /* ---- before anything is allocated ---------------------------------------- */
+
+/* A directory that cannot be written is told now, not after the last step. */
+static enum zo_status check_target(const struct zo_options *options,
+                                   const char *path)
+{
+    struct stat info;
+
+    if (lstat(path, &info) == 0 && !options->overwrite) {
+        return ZO_FAIL(ZO_E_USAGE,
+                       "--output %s holds the model of an earlier run; name "
+                       "another directory, or say --overwrite",
+                       options->output);
+    }
+    return zo_model_dir_check_target(path, options->overwrite);
+}
 
 static enum zo_status make_output(struct run *run)
 {
@@ -49,13 +66,8 @@ static enum zo_status make_output(struct run *run)
     ZO_TRY(zo_disk_join(options->output, "model", &run->model_path));
     ZO_TRY(zo_disk_join(options->output, "best", &run->best_path));
     ZO_TRY(zo_disk_join(options->output, "metrics.jsonl", &run->metrics_path));
-    if (stat(run->model_path, &info) == 0 && !options->overwrite) {
-        return ZO_FAIL(ZO_E_USAGE,
-                       "--output %s holds the model of an earlier run; name "
-                       "another directory, or say --overwrite",
-                       options->output);
-    }
-    return ZO_OK;
+    ZO_TRY(check_target(options, run->model_path));
+    return options->keep_best ? check_target(options, run->best_path) : ZO_OK;
 }
 
 static enum zo_status open_model(struct run *run)
@@ -80,6 +92,28 @@ static enum zo_status open_model(struct run *run)
     return ZO_OK;
 }
 
+/*
+ * Whose files go beside the weights: the model's own, when it is a folder,
+ * with the tokenizer that was trained with; else the tokenizer's folder, and
+ * a config.json made of what was read.
+ */
+static enum zo_status find_files(struct run *run)
+{
+    const struct zo_options *options = run->setup.options;
+    struct zo_model_config config = run->setup.model;
+    struct stat info;
+
+    if (stat(options->model, &info) == 0 && S_ISDIR(info.st_mode)) {
+        run->source_path = options->model;
+        run->tokenizer_path =
+            options->tokenizer != NULL ? run->setup.model_folder : NULL;
+        return ZO_OK;
+    }
+    run->source_path = run->setup.model_folder;
+    config.dtype = run->source_dtype;
+    return zo_model_config_json(&config, &run->config_json);
+}
+
 /* Everything that can be refused is, before memory is taken. */
 static enum zo_status prepare(struct run *run)
 {
@@ -92,6 +126,7 @@ static enum zo_status prepare(struct run *run)
     }
     ZO_TRY(zo_setup_open(options, &cli->notes, &run->setup));
     ZO_TRY(open_model(run));
+    ZO_TRY(find_files(run));
     if (!options->dry_run) {
         ZO_TRY(make_output(run));
     }
@@ -110,11 +145,12 @@ static enum zo_status prepare(struct run *run)
 
 static enum zo_status write_model(struct run *run, const char *path)
 {
-    const struct zo_setup *setup = &run->setup;
     const struct zo_weights weights = zo_trainer_weights(run->trainer);
     const struct zo_weights_export export_ = {
         .path = path,
-        .source_path = setup->model_folder,
+        .source_path = run->source_path,
+        .tokenizer_path = run->tokenizer_path,
+        .config_json = run->config_json,
         .dtype = run->source_dtype,
         .has_inv_freq = run->has_inv_freq,
         .replace = true,
@@ -286,5 +322,6 @@ enum zo_status zo_cli_train(struct zo_cli *cli,
     zo_free(run.model_path);
     zo_free(run.best_path);
     zo_free(run.metrics_path);
+    zo_free(run.config_json);
     return status;
 }

@@ -44,7 +44,17 @@ struct zo_device_info {
     const char *description; /* borrowed: "NVIDIA H200", "x86-64, 16 cores" */
     uint64_t memory_bytes;   /* total, not free */
     uint32_t align_bytes;    /* every allocation is aligned to this; >= 256 */
-    bool can_peer_copy;      /* copies to a sibling device without the host */
+    uint64_t peer_mask;      /* bit i: copies to device i without the host */
+    const char *bus_id;      /* borrowed: "0000:1b:00.0"; "" on no bus */
+    int capability;          /* cuda: 90 is 9.0; else 0 */
+};
+
+/* What a kind of device asks of the machine, whether or not there is one. */
+struct zo_device_platform {
+    int driver_version;  /* newest runtime it serves: 12040 is 12.4; 0: none */
+    int runtime_version; /* of this program; 0: it needs none */
+    const char *targets; /* static; see targets.h */
+    const char *refusal; /* static; why count() is 0, if the driver says */
 };
 
 /*
@@ -66,6 +76,8 @@ struct zo_device_ops {
     uint32_t abi; /* ZO_DEVICE_ABI; a mismatch is a bug */
     const char *kind;
 
+    /* Cannot fail, and starts no device. */
+    void (*platform)(struct zo_device_platform *platform_out);
     /* Devices that can be opened; 0 is no failure.  host: as many as asked. */
     enum zo_status (*count)(int *count_out);
     enum zo_status (*open)(int index, const struct zo_device_options *options,
@@ -118,7 +130,7 @@ struct zo_device_ops {
     enum zo_status (*event_sync)(struct zo_event *event); /* blocks */
 };
 
-#define ZO_DEVICE_ABI 2u
+#define ZO_DEVICE_ABI 3u
 
 extern const struct zo_device_ops zo_device_host;
 extern const struct zo_device_ops zo_device_cuda; /* a stub without CUDA */

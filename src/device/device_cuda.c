@@ -24,6 +24,8 @@
 #define TOUCH_BYTES     8388608 /* of one index of the touching loop */
 #define NAME_BYTES      24
 #define GIB_BYTES       16
+#define BUS_ID_BYTES    16
+#define PEERS_MAX       64 /* bits of peer_mask */
 
 struct zo_device {
     struct zo_device_info info;
@@ -32,6 +34,7 @@ struct zo_device {
     int index;
     char name[NAME_BYTES];
     char description[256];
+    char bus_id[BUS_ID_BYTES];
 };
 
 struct zo_stream {
@@ -95,6 +98,24 @@ static enum zo_status use_device(const struct zo_device *device)
     return ZO_OK;
 }
 
+static void cuda_platform(struct zo_device_platform *platform_out)
+{
+    struct zo_device_platform platform = {
+        .runtime_version = CUDART_VERSION,
+        .targets = ZO_CUDA_TARGETS,
+        .refusal = "",
+    };
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+
+    if (error != cudaSuccess) {
+        platform.refusal = cudaGetErrorString(error);
+    }
+    (void)cudaDriverGetVersion(&platform.driver_version);
+    (void)cudaGetLastError();
+    *platform_out = platform;
+}
+
 static enum zo_status cuda_count(int *count_out)
 {
     int count = 0;
@@ -131,11 +152,11 @@ static bool is_in_use(int index)
  * other directly.  Where that fails copies go through the host, by CUDA's
  * own means, so a failure here is none.
  */
-static bool open_peers(const struct zo_device *device, int count)
+static uint64_t open_peers(const struct zo_device *device, int count)
 {
-    bool has_peer = false;
+    uint64_t peer_mask = 0;
 
-    for (int peer = 0; peer < count; peer++) {
+    for (int peer = 0; peer < count && peer < PEERS_MAX; peer++) {
         int is_able = 0;
 
         if (peer == device->index ||
@@ -144,7 +165,7 @@ static bool open_peers(const struct zo_device *device, int count)
             !is_able) {
             continue;
         }
-        has_peer = true;
+        peer_mask |= UINT64_C(1) << peer;
         if (is_in_use(peer)) {
             (void)cudaDeviceEnablePeerAccess(peer, 0);
             (void)cudaSetDevice(peer);
@@ -153,20 +174,27 @@ static bool open_peers(const struct zo_device *device, int count)
         }
     }
     (void)cudaGetLastError();
-    return has_peer;
+    return peer_mask;
 }
 
 static void describe(struct zo_device *device,
-                     const struct cudaDeviceProp *prop, bool has_peer)
+                     const struct cudaDeviceProp *prop, uint64_t peer_mask)
 {
     (void)snprintf(device->description, sizeof(device->description), "%s",
                    prop->name);
+    if (cudaDeviceGetPCIBusId(device->bus_id, (int)sizeof(device->bus_id),
+                              device->index) != cudaSuccess) {
+        (void)cudaGetLastError();
+        device->bus_id[0] = '\0';
+    }
     device->info = (struct zo_device_info){
         .name = device->name,
         .description = device->description,
         .memory_bytes = prop->totalGlobalMem,
         .align_bytes = ALIGN_BYTES,
-        .can_peer_copy = has_peer,
+        .peer_mask = peer_mask,
+        .bus_id = device->bus_id,
+        .capability = 10 * prop->major + prop->minor,
     };
 }
 
@@ -562,6 +590,7 @@ static enum zo_status cuda_event_sync(struct zo_event *event)
 const struct zo_device_ops zo_device_cuda = {
     .abi = ZO_DEVICE_ABI,
     .kind = "cuda",
+    .platform = cuda_platform,
     .count = cuda_count,
     .open = cuda_open,
     .close = cuda_close,

@@ -7,6 +7,11 @@ static enum zo_status refuse(void)
                                    "without it, or did not find nvcc");
 }
 
+static void stub_platform(struct zo_device_platform *platform_out)
+{
+    *platform_out = (struct zo_device_platform){.targets = "", .refusal = ""};
+}
+
 static enum zo_status stub_count(int *count_out)
 {
     *count_out = 0;
@@ -30,6 +35,7 @@ static void stub_close(struct zo_device *device)
 const struct zo_device_ops zo_device_cuda = {
     .abi = ZO_DEVICE_ABI,
     .kind = "cuda",
+    .platform = stub_platform,
     .count = stub_count,
     .open = stub_open,
     .close = stub_close,

@@ -563,6 +563,11 @@ static uint64_t host_mem_allocated(const struct zo_device *device,
 
 /* ---- devices -------------------------------------------------------- */
 
+static void host_platform(struct zo_device_platform *platform_out)
+{
+    *platform_out = (struct zo_device_platform){.targets = "", .refusal = ""};
+}
+
 static enum zo_status host_count(int *count_out)
 {
     *count_out = DEVICES_MAX;
@@ -586,7 +591,8 @@ static void describe(struct zo_device *device, int index)
         .description = device->description,
         .memory_bytes = (uint64_t)pages * (uint64_t)page_bytes,
         .align_bytes = ALIGN_BYTES,
-        .can_peer_copy = true,
+        .peer_mask = ~(UINT64_C(1) << index),
+        .bus_id = "",
     };
 }
 
@@ -648,6 +654,7 @@ static const struct zo_device_info *host_info(const struct zo_device *device)
 const struct zo_device_ops zo_device_host = {
     .abi = ZO_DEVICE_ABI,
     .kind = "host",
+    .platform = host_platform,
     .count = host_count,
     .open = host_open,
     .close = host_close,

@@ -3,9 +3,13 @@ libzo_a_SOURCES += \
 	src/device/device.h \
 	src/device/device_host.c \
 	src/device/stream_cuda.h \
-	src/device/stream_host.h
+	src/device/stream_host.h \
+	src/device/targets.c \
+	src/device/targets.h
 
-check_PROGRAMS += tests/test_device_host
+check_PROGRAMS += \
+	tests/test_device_host \
+	tests/test_targets
 
 if HAVE_CUDA
 libzo_a_SOURCES += \

@@ -15,6 +15,8 @@ libzo_a_SOURCES += \
 	src/train/metrics.h \
 	src/train/progress.c \
 	src/train/progress.h \
+	src/train/rates.c \
+	src/train/rates.h \
 	src/train/trainer.c \
 	src/train/trainer.h \
 	src/train/weights.c \

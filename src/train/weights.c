@@ -349,6 +349,8 @@ enum zo_status zo_weights_write(const struct zo_weights *weights,
     struct zo_model_write_options options = {
         .path = export_->path,
         .source_path = export_->source_path,
+        .tokenizer_path = export_->tokenizer_path,
+        .config_json = export_->config_json,
         .data = give,
         .context = &source,
         .piece_bytes = PIECE_ELEMS * zo_dtype_bytes(export_->dtype),

@@ -51,13 +51,15 @@ enum zo_status zo_weights_randomize(const struct zo_weights *weights,
 
 /*
  * Writes the weights as a model directory, from the masters, with the other
- * files of source_path (may be NULL).  As zo_model_dir_write().
+ * files of source_path.  As zo_model_dir_write().
  */
 struct zo_weights_export {
     const char *path;
-    const char *source_path; /* or NULL */
-    enum zo_dtype dtype;     /* of the files */
-    bool has_inv_freq;       /* the constant that official files hold too */
+    const char *source_path;    /* or NULL */
+    const char *tokenizer_path; /* or NULL: source_path */
+    const char *config_json;    /* or NULL: the source's */
+    enum zo_dtype dtype;        /* of the files */
+    bool has_inv_freq;          /* the constant that official files hold too */
     bool replace;
 };
 enum zo_status zo_weights_write(
