@@ -58,7 +58,7 @@ stage_build() {
       ${CONFIGURE_ARGS:---with-cuda-arch=$capability} || return 1
   fi
   timed make -j "$(nproc)" || return 1
-  timed make -j "$(nproc)" bench/parity/gradients
+  timed make -j "$(nproc)" bench/bench_kernels bench/parity/gradients
 }
 
 stage_check_gpu() {
