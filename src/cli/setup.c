@@ -319,6 +319,21 @@ static bool needs_tokenizer(const struct zo_setup *setup)
     return setup->options->data != NULL || setup->options->eval_data != NULL;
 }
 
+/* Rows of input_ids need none; zo_dataset_open() asks for it by others. */
+static enum zo_status open_tokenizer(struct zo_setup *setup,
+                                     struct zo_notes *notes)
+{
+    const enum zo_status status =
+        zo_cli_tokenizer(setup->options, &setup->model, &setup->tokenizer);
+
+    if (status != ZO_E_USAGE || setup->options->tokenizer != NULL) {
+        return status;
+    }
+    return zo_note_add(notes, ZO_NOTE_INFO,
+                       "%s: only rows of input_ids can be read without it",
+                       zo_err_last()->text);
+}
+
 /* bench: full rows of random ids, two steps of them. */
 static enum zo_status make_rows(struct zo_setup *setup)
 {
@@ -355,7 +370,7 @@ static enum zo_status open_rows(struct zo_setup *setup, struct zo_notes *notes)
                        zo_command_name(options->command));
     }
     if (needs_tokenizer(setup)) {
-        ZO_TRY(zo_cli_tokenizer(options, &setup->model, &setup->tokenizer));
+        ZO_TRY(open_tokenizer(setup, notes));
     }
     if (evaluates) {
         setup->total_steps = 1;

@@ -21,6 +21,7 @@ struct run {
     struct zo_trainer *trainer;
     struct zo_model_dir *dir;
     struct zo_metrics *metrics;
+    struct zo_err metrics_failure; /* the first; status ZO_OK: none */
     struct zo_progress progress;
     char *model_path, *best_path, *metrics_path; /* owned; in --output */
     const char *source_path, *tokenizer_path;    /* borrowed; or NULL */
@@ -174,13 +175,30 @@ static enum zo_status write_model(struct run *run, const char *path)
     return ZO_OK;
 }
 
+/*
+ * A metrics line that could not be written is no reason to lose the training:
+ * it is told once, the run goes on and writes its model, and then fails.
+ */
+static enum zo_status keep_going(struct run *run, enum zo_status status)
+{
+    if (status == ZO_OK || run->metrics_failure.status != ZO_OK) {
+        return ZO_OK;
+    }
+    run->metrics_failure = *zo_err_last();
+    zo_progress_break(&run->progress);
+    return zo_note_add(&run->cli->notes, ZO_NOTE_WARN,
+                       "%s; the run goes on without metrics, and ends with "
+                       "exit code 1",
+                       run->metrics_failure.text);
+}
+
 static enum zo_status on_step(void *context,
                               const struct zo_step_metrics *metrics)
 {
     struct run *run = context;
 
     zo_progress_step(&run->progress, metrics);
-    return zo_metrics_step(run->metrics, metrics);
+    return keep_going(run, zo_metrics_step(run->metrics, metrics));
 }
 
 static enum zo_status on_eval(void *context,
@@ -189,7 +207,7 @@ static enum zo_status on_eval(void *context,
     struct run *run = context;
 
     zo_progress_eval(&run->progress, metrics);
-    ZO_TRY(zo_metrics_eval(run->metrics, metrics));
+    ZO_TRY(keep_going(run, zo_metrics_eval(run->metrics, metrics)));
     if (run->setup.options->keep_best && metrics->is_best) {
         ZO_TRY(write_model(run, run->best_path));
     }
@@ -292,7 +310,9 @@ static enum zo_status run_steps(struct run *run)
     }
     ZO_TRY(write_model(run, run->model_path));
     (void)fprintf(run->cli->out, "the model is in %s\n", run->model_path);
-    return ZO_OK;
+    return run->metrics_failure.status == ZO_OK
+               ? ZO_OK
+               : zo_err_adopt(&run->metrics_failure);
 }
 
 static enum zo_status train(struct run *run)
