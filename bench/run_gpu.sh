@@ -58,11 +58,15 @@ stage_build() {
       ${CONFIGURE_ARGS:---with-cuda-arch=$capability} || return 1
   fi
   timed make -j "$(nproc)" || return 1
-  timed make -j "$(nproc)" bench/parity/gradients
+  timed make -j "$(nproc)" bench/bench_kernels bench/parity/gradients
 }
 
 stage_check_gpu() {
-  cd "$BUILD" && timed make -j "$(nproc)" check-gpu
+  cd "$BUILD" || return 1
+  timed make -j "$(nproc)" check-gpu || {
+    grep -H -B 6 '^not ok' tests/*.log
+    return 1
+  }
 }
 
 stage_parity() {

@@ -270,6 +270,14 @@ static void check_fresh(void)
     TAP_CHECK(write_text(first_path, "{\"kind\":\"step\",\"step\":1}\n"));
     TAP_CHECK_INT(reopen(false), ZO_OK);
     TAP_CHECK(strncmp(read_text(first_path), "{\"kind\":\"run\"", 13) == 0);
+
+    /* An empty file is anybody's; another one is not emptied. */
+    TAP_CHECK(write_text(first_path, ""));
+    TAP_CHECK_INT(reopen(false), ZO_OK);
+    TAP_CHECK(write_text(first_path, "{\"content\":\"a\"}\n"));
+    TAP_CHECK_INT(reopen(false), ZO_E_USAGE);
+    TAP_CHECK(strstr(zo_err_last()->text, first_path) != NULL);
+    TAP_CHECK(strcmp(read_text(first_path), "{\"content\":\"a\"}\n") == 0);
 }
 
 static void check_one_file_twice(void)

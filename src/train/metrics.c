@@ -106,6 +106,36 @@ static enum zo_status mend(int fd, const char *path, int64_t size_bytes)
     return ZO_OK;
 }
 
+/* Empties an old file of ours: a slip of the pen must not cost the rows. */
+static enum zo_status empty(int fd, const char *path)
+{
+    char start[sizeof(line_start)] = "";
+    const int reader = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t got =
+        reader < 0 ? -1 : pread(reader, start, sizeof(start) - 1, 0);
+    const int error = errno;
+
+    if (reader >= 0) {
+        (void)close(reader);
+    }
+    if (got < 0) {
+        return ZO_FAIL_NATIVE(ZO_E_USAGE, error,
+                              "cannot read metrics file %s: %s", path,
+                              strerror(error));
+    }
+    if (strncmp(start, line_start, (size_t)got) != 0) {
+        return ZO_FAIL(ZO_E_USAGE,
+                       "%s is there and is no metrics file; name another for "
+                       "the metrics",
+                       path);
+    }
+    if (ftruncate(fd, 0) != 0) {
+        return ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot empty %s: %s", path,
+                              strerror(errno));
+    }
+    return ZO_OK;
+}
+
 static bool is_same_file(int fd, const struct stat *other)
 {
     struct stat own;
@@ -131,12 +161,9 @@ static enum zo_status open_target(const char *path, bool is_append, int first,
     if (is_same_file(first, &info)) {
         goto close_file;
     }
-    if (S_ISREG(info.st_mode) && is_append) {
-        ZO_TRY_GOTO(close_file, mend(fd, path, (int64_t)info.st_size));
-    } else if (S_ISREG(info.st_mode) && ftruncate(fd, 0) != 0) {
-        status = ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot empty %s: %s", path,
-                                strerror(errno));
-        goto close_file;
+    if (S_ISREG(info.st_mode) && info.st_size > 0) {
+        ZO_TRY_GOTO(close_file,
+                    is_append ? mend(fd, path, info.st_size) : empty(fd, path));
     }
     *fd_out = fd;
     return ZO_OK;

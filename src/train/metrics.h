@@ -110,8 +110,7 @@ struct zo_metrics; /* opaque */
  * Opens the files.  On success the caller owns *metrics_out and ends it with
  * zo_metrics_close().  Two names of one file get one copy.
  *
- *   ZO_E_USAGE   a file cannot be opened, or is to be continued and is no
- *                metrics file
+ *   ZO_E_USAGE   a file cannot be opened, or is there and is no metrics file
  *   ZO_E_NOMEM
  */
 enum zo_status zo_metrics_open(const struct zo_metrics_options *options,
