@@ -1,5 +1,5 @@
 /*
- * Training steps: what may change the numbers, and what may not change a bit.
+ * Training steps: devices, accumulation, number types and clipping.
  */
 #include "src/train/trainer.h"
 
@@ -76,26 +76,6 @@ static void test_many_devices(void)
     TAP_CHECK(ran(&knobs, &other));
     TAP_CHECK(other.devices_agree);
     TAP_CHECK(tiny_loss_distance(&alone, &other) <= CLOSE);
-}
-
-static void test_delays_change_no_bit(void)
-{
-    for (int devices = 1; devices <= 4; devices++) {
-        struct tiny_knobs knobs = {.devices = devices, .steps = 3};
-        struct tiny_result first, again;
-
-        knobs.json = json_of("", devices % 2 == 0, "");
-        TAP_CHECK(ran(&knobs, &first));
-        TAP_CHECK(ran(&knobs, &again));
-        TAP_CHECK(tiny_same_bits(&first, &again));
-        for (int round = 0; round < 2; round++) {
-            knobs.threads = 1 + 2 * round;
-            knobs.delay_us_max = 30;
-            knobs.delay_seed = (uint64_t)(100 * devices + round);
-            TAP_CHECK(ran(&knobs, &again));
-            TAP_CHECK(tiny_same_bits(&first, &again));
-        }
-    }
 }
 
 static void test_devices_without_rows(void)
@@ -219,112 +199,7 @@ static void test_mean_of_means(void)
     }
 }
 
-/* ---- what may not change a bit --------------------------------------------
- */
-
-/* Runs of the same numbers, whatever is different between them. */
-static bool same_as(const struct tiny_knobs *knobs,
-                    const struct tiny_result *want, const char *what)
-{
-    struct tiny_result got;
-
-    if (!ran(knobs, &got)) {
-        return false;
-    }
-    if (!tiny_same_bits(want, &got)) {
-        tap_fail(__FILE__, __LINE__, "%s gives other bits (%d devices, %s)",
-                 what, knobs->devices, knobs->json);
-        return false;
-    }
-    return true;
-}
-
-static bool modes_agree(struct tiny_knobs knobs, const char *type, bool clips)
-{
-    static const char *const keeps[] = {"cheap", "layer"};
-    struct tiny_result want;
-    char more[64];
-
-    knobs.json =
-        json_of(type, clips, "\"zero_offload\": {\"recompute\": \"none\"}");
-    if (!ran(&knobs, &want)) {
-        return false;
-    }
-    knobs.is_serial = true;
-    if (!same_as(&knobs, &want, "serial mode")) {
-        return false;
-    }
-    knobs.poisons = true;
-    if (!same_as(&knobs, &want, "poison mode")) {
-        return false;
-    }
-    knobs.is_serial = knobs.poisons = false;
-    for (size_t i = 0; i < TAP_COUNT(keeps); i++) {
-        (void)snprintf(more, sizeof(more),
-                       "\"zero_offload\": {\"recompute\": \"%s\"}", keeps[i]);
-        knobs.json = json_of(type, clips, more);
-        if (!same_as(&knobs, &want, keeps[i])) {
-            return false;
-        }
-        knobs.poisons = true;
-        if (!same_as(&knobs, &want, "poison mode, recomputing")) {
-            return false;
-        }
-        knobs.poisons = false;
-    }
-    return true;
-}
-
-static void modes_of(const char *type)
-{
-    for (int devices = 1; devices <= 3; devices++) {
-        for (int clips = 0; clips <= 1; clips++) {
-            const struct tiny_knobs knobs = {
-                .devices = devices, .accumulation = 2, .steps = 3};
-
-            if (!modes_agree(knobs, type, clips != 0)) {
-                return;
-            }
-        }
-    }
-}
-
-static void test_modes_fp32(void)
-{
-    modes_of("");
-}
-
-static void test_modes_bf16(void)
-{
-    modes_of(bf16);
-}
-
-static void test_modes_fp16(void)
-{
-    modes_of(fp16);
-}
-
-static void test_bucket_sizes(void)
-{
-    static const char *const sizes[] = {"0", "1", "200", "1000", "15099494.4"};
-    const char *const types[] = {"", bf16, fp16};
-    struct tiny_knobs knobs = {.devices = 3, .steps = 3};
-    struct tiny_result want;
-    char more[96];
-
-    for (size_t t = 0; t < TAP_COUNT(types); t++) {
-        knobs.json = json_of(types[t], true, "");
-        TAP_CHECK(ran(&knobs, &want));
-        for (size_t i = 0; i < TAP_COUNT(sizes); i++) {
-            (void)snprintf(more, sizeof(more),
-                           "\"zero_optimization\": {\"stage\": %d, "
-                           "\"reduce_bucket_size\": %s}",
-                           (int)i % 4, sizes[i]);
-            knobs.json = json_of(types[t], true, more);
-            TAP_CHECK(same_as(&knobs, &want, sizes[i]));
-        }
-    }
-}
+/* ---- numbers ---- */
 
 static void test_types_follow(void)
 {
@@ -426,8 +301,6 @@ static void test_stops_early(void)
 static const struct tap_case cases[] = {
     {"1 to 4 devices give the same losses within 1e-6", test_devices_agree},
     {"64 devices do", test_many_devices},
-    {"random delays and threads change no bit, for 1 to 4 devices",
-     test_delays_change_no_bit},
     {"devices and micro batches without rows add nothing",
      test_devices_without_rows},
     {"accumulation gives the losses, gradients and weights of the one batch",
@@ -436,13 +309,6 @@ static const struct tap_case cases[] = {
      test_chunks_of_logits},
     {"loss_reduction micro_batch is the mean of the micro batches' means",
      test_mean_of_means},
-    {"serial, poison, overlapped and recomputing runs agree to the bit: fp32",
-     test_modes_fp32},
-    {"serial, poison, overlapped and recomputing runs agree to the bit: bf16",
-     test_modes_bf16},
-    {"serial, poison, overlapped and recomputing runs agree to the bit: fp16",
-     test_modes_fp16},
-    {"the size of exchanged pieces changes no bit", test_bucket_sizes},
     {"bf16 and fp16 follow fp32", test_types_follow},
     {"clipping scales by the limit over the norm, above the limit",
      test_clipping},

@@ -1,0 +1,190 @@
+/*
+ * What may not change a bit of training: delays and threads, how a list is
+ * run, what is computed again, the size of exchanged pieces.
+ */
+#include "src/train/trainer.h"
+
+#include <stdio.h>
+
+#include "tests/model_fixtures.h"
+#include "tests/tap.h"
+#include "tests/tiny_run.h"
+
+static const char bf16[] = "\"bf16\": {\"enabled\": true}";
+static const char fp16[] =
+    "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 8}";
+
+/* Runs, and marks the case as failed if that fails. */
+static bool ran(const struct tiny_knobs *knobs, struct tiny_result *result)
+{
+    const enum zo_status status = tiny_whole(knobs, result);
+
+    if (status != ZO_OK) {
+        tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
+    }
+    return status == ZO_OK;
+}
+
+/* "type, clipping": members of the JSON; static, one at a time. */
+static const char *json_of(const char *type, bool clips, const char *more)
+{
+    static char json[512];
+
+    (void)snprintf(json, sizeof(json), "%s%s\"gradient_clipping\": %s%s%s",
+                   type, type[0] != '\0' ? ", " : "", clips ? "0.5" : "0",
+                   more[0] != '\0' ? ", " : "", more);
+    return json;
+}
+
+static void test_delays_change_no_bit(void)
+{
+    for (int devices = 1; devices <= 4; devices++) {
+        struct tiny_knobs knobs = {.devices = devices, .steps = 3};
+        struct tiny_result first, again;
+
+        knobs.json = json_of("", devices % 2 == 0, "");
+        TAP_CHECK(ran(&knobs, &first));
+        TAP_CHECK(ran(&knobs, &again));
+        TAP_CHECK(tiny_same_bits(&first, &again));
+        for (int round = 0; round < 2; round++) {
+            knobs.threads = 1 + 2 * round;
+            knobs.delay_us_max = 30;
+            knobs.delay_seed = (uint64_t)(100 * devices + round);
+            TAP_CHECK(ran(&knobs, &again));
+            TAP_CHECK(tiny_same_bits(&first, &again));
+        }
+    }
+}
+
+/* ---- what may not change a bit --------------------------------------------
+ */
+
+/* Runs of the same numbers, whatever is different between them. */
+static bool same_as(const struct tiny_knobs *knobs,
+                    const struct tiny_result *want, const char *what)
+{
+    struct tiny_result got;
+
+    if (!ran(knobs, &got)) {
+        return false;
+    }
+    if (!tiny_same_bits(want, &got)) {
+        tap_fail(__FILE__, __LINE__, "%s gives other bits (%d devices, %s)",
+                 what, knobs->devices, knobs->json);
+        return false;
+    }
+    return true;
+}
+
+static bool modes_agree(struct tiny_knobs knobs, const char *type, bool clips)
+{
+    static const char *const keeps[] = {"cheap", "layer"};
+    struct tiny_result want;
+    char more[64];
+
+    knobs.json =
+        json_of(type, clips, "\"zero_offload\": {\"recompute\": \"none\"}");
+    if (!ran(&knobs, &want)) {
+        return false;
+    }
+    knobs.is_serial = true;
+    if (!same_as(&knobs, &want, "serial mode")) {
+        return false;
+    }
+    knobs.poisons = true;
+    if (!same_as(&knobs, &want, "poison mode")) {
+        return false;
+    }
+    knobs.is_serial = knobs.poisons = false;
+    for (size_t i = 0; i < TAP_COUNT(keeps); i++) {
+        (void)snprintf(more, sizeof(more),
+                       "\"zero_offload\": {\"recompute\": \"%s\"}", keeps[i]);
+        knobs.json = json_of(type, clips, more);
+        if (!same_as(&knobs, &want, keeps[i])) {
+            return false;
+        }
+        knobs.poisons = true;
+        if (!same_as(&knobs, &want, "poison mode, recomputing")) {
+            return false;
+        }
+        knobs.poisons = false;
+    }
+    return true;
+}
+
+/* A sanitizer makes the poison mode slow, and finds nothing more in it. */
+#ifdef ZO_SANITIZED
+#define MODE_DEVICES 2
+#define MODE_STEPS   2
+#else
+#define MODE_DEVICES 3
+#define MODE_STEPS   3
+#endif
+
+static void modes_of(const char *type)
+{
+    for (int devices = 1; devices <= MODE_DEVICES; devices++) {
+        for (int clips = 0; clips <= 1; clips++) {
+            const struct tiny_knobs knobs = {
+                .devices = devices, .accumulation = 2, .steps = MODE_STEPS};
+
+            if (!modes_agree(knobs, type, clips != 0)) {
+                return;
+            }
+        }
+    }
+}
+
+static void test_modes_fp32(void)
+{
+    modes_of("");
+}
+
+static void test_modes_bf16(void)
+{
+    modes_of(bf16);
+}
+
+static void test_modes_fp16(void)
+{
+    modes_of(fp16);
+}
+
+static void test_bucket_sizes(void)
+{
+    static const char *const sizes[] = {"0", "1", "200", "1000", "15099494.4"};
+    const char *const types[] = {"", bf16, fp16};
+    struct tiny_knobs knobs = {.devices = 3, .steps = 3};
+    struct tiny_result want;
+    char more[96];
+
+    for (size_t t = 0; t < TAP_COUNT(types); t++) {
+        knobs.json = json_of(types[t], true, "");
+        TAP_CHECK(ran(&knobs, &want));
+        for (size_t i = 0; i < TAP_COUNT(sizes); i++) {
+            (void)snprintf(more, sizeof(more),
+                           "\"zero_optimization\": {\"stage\": %d, "
+                           "\"reduce_bucket_size\": %s}",
+                           (int)i % 4, sizes[i]);
+            knobs.json = json_of(types[t], true, more);
+            TAP_CHECK(same_as(&knobs, &want, sizes[i]));
+        }
+    }
+}
+static const struct tap_case cases[] = {
+    {"random delays and threads change no bit, for 1 to 4 devices",
+     test_delays_change_no_bit},
+    {"serial, poison, overlapped and recomputing runs agree to the bit: fp32",
+     test_modes_fp32},
+    {"serial, poison, overlapped and recomputing runs agree to the bit: bf16",
+     test_modes_bf16},
+    {"serial, poison, overlapped and recomputing runs agree to the bit: fp16",
+     test_modes_fp16},
+    {"the size of exchanged pieces changes no bit", test_bucket_sizes},
+};
+
+int main(void)
+{
+    fx_begin();
+    return tap_run(cases, TAP_COUNT(cases));
+}
