@@ -300,6 +300,28 @@ size_limit() {
 }
 case_ 'a limit on file sizes is a failed write and leaves nothing' size_limit
 
+# A metrics file whose reader leaves: the model is written all the same.
+broken_metrics() {
+  mkfifo pipe || return 1
+  head -c 2000 pipe >/dev/null &
+  exits 1 train --model words --data ids.jsonl --max-steps 40 \
+    --output piped --metrics pipe && says 'goes on without metrics' &&
+    says 'zero-offload: cannot write to pipe' &&
+    test -s piped/model/model.safetensors
+}
+case_ 'a metrics line that cannot be written does not lose the model' \
+  broken_metrics
+# Ids are rows without a tokenizer; words are not.
+ids_alone() {
+  cp -r words speechless && rm speechless/tokenizer.model &&
+    exits 0 train --model speechless --data ids.jsonl --max-steps 1 \
+      --output silent && says 'only rows of input_ids' &&
+    echo '{"content": "a", "summary": "b"}' >spoken.jsonl &&
+    exits 2 train --model speechless --data spoken.jsonl --output spoken &&
+    says 'need a tokenizer'
+}
+case_ 'rows of input_ids need no tokenizer' ids_alone
+
 # ---- the shared fixtures ----
 text() {
   exits 0 inspect --model "$shared/chatglm2-6b" --json \

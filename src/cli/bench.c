@@ -17,12 +17,15 @@
 
 #define WARM_UP_STEPS 3
 #define STEPS_MAX     1000
+#define TIMES_MAX     128
 
 struct step_bench {
     struct zo_cli *cli;
     struct zo_setup setup;
     struct zo_trainer *trainer;
     struct zo_product_rate products;
+    struct zo_op_time times[TIMES_MAX]; /* of the steps measured */
+    size_t time_count;
     double seconds[STEPS_MAX];
     int64_t steps; /* measured */
     double tokens; /* of a step */
@@ -33,9 +36,20 @@ static enum zo_status on_step(void *context,
                               const struct zo_step_metrics *metrics)
 {
     struct step_bench *bench = context;
+    const struct zo_executor *executor = zo_trainer_executor(bench->trainer);
 
-    if (metrics->step == WARM_UP_STEPS) {
+    /* A step is told of when the one behind it has been started: run alone,
+     * it has been run too. */
+    if (metrics->step == WARM_UP_STEPS - 1) {
         zo_executor_reset_op_times(zo_trainer_executor(bench->trainer));
+    }
+    if (metrics->step == bench->setup.total_steps) { /* before the tail */
+        const struct zo_op_time *times =
+            zo_executor_op_times(executor, &bench->time_count);
+
+        bench->time_count =
+            bench->time_count < TIMES_MAX ? bench->time_count : TIMES_MAX;
+        memcpy(bench->times, times, bench->time_count * sizeof(times[0]));
     }
     if (metrics->step > WARM_UP_STEPS && !metrics->overflow &&
         bench->steps < STEPS_MAX) {
@@ -79,10 +93,9 @@ static double op_flops(const struct step_bench *bench)
 static void print_times(const struct step_bench *bench)
 {
     FILE *out = bench->cli->out;
-    size_t count = 0;
-    const struct zo_op_time *times =
-        zo_executor_op_times(zo_trainer_executor(bench->trainer), &count);
-    const double steps = (double)bench->steps;
+    const size_t count = bench->time_count;
+    const struct zo_op_time *times = bench->times;
+    const double steps = (double)(bench->setup.total_steps - WARM_UP_STEPS);
     uint64_t total_ns = 0;
 
     for (size_t i = 0; i < count; i++) {

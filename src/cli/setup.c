@@ -157,6 +157,30 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
     return ZO_OK;
 }
 
+/* Wishes of the JSON that this version does not follow. */
+static enum zo_status note_wishes(const struct zo_setup *setup,
+                                  struct zo_notes *notes)
+{
+    const struct zo_run_config *config = &setup->config;
+
+    if (config->drop_last) {
+        ZO_TRY(zo_note_add(notes, ZO_NOTE_WARN,
+                           "dataloader_drop_last: this version trains on the "
+                           "last, smaller step of an epoch too"));
+    }
+    if (config->grad_accum_dtype != ZO_F32) {
+        ZO_TRY(zo_note_add(notes, ZO_NOTE_WARN,
+                           "data_types.grad_accum_dtype: gradients are summed "
+                           "in fp32"));
+    }
+    if (config->activations.cpu_checkpointing) {
+        ZO_TRY(zo_note_add(notes, ZO_NOTE_WARN,
+                           "activation_checkpointing.cpu_checkpointing: this "
+                           "version keeps activations on the device"));
+    }
+    return ZO_OK;
+}
+
 static enum zo_status note_saving(const struct zo_setup *setup,
                                   struct zo_notes *notes)
 {
@@ -397,6 +421,7 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(refuse_what_is_missing(setup));
     ZO_TRY(note_what_is_the_same(setup, notes));
     ZO_TRY(note_saving(setup, notes));
+    ZO_TRY(note_wishes(setup, notes));
     ZO_TRY(open_rows(setup, notes));
     ZO_TRY(zo_run_config_finish(&setup->config, setup->total_steps, notes));
     return set_budgets(setup);
