@@ -128,7 +128,7 @@ void *mmap(void *address, size_t size_bytes, int protection, int flags,
 /* Calls of one kind, from one function's library, by threads of one name. */
 struct line {
     const struct call *call; /* the first of them */
-    const char *library, *function;
+    const char *object, *function;
     size_t count;
 };
 
@@ -147,7 +147,7 @@ static void add_line(struct tally *tally, const struct line *line)
 
         if (known->call->kind == line->call->kind &&
             strcmp(known->call->thread, line->call->thread) == 0 &&
-            strcmp(known->library, line->library) == 0 &&
+            strcmp(known->object, line->object) == 0 &&
             strcmp(known->function, line->function) == 0) {
             known->count++;
             return;
@@ -177,7 +177,7 @@ static void tally_calls(struct tally *tally)
         tally->others += !is_own;
         add_line(tally, &(struct line){
                             .call = call,
-                            .library = is_own ? "our own" : info.dli_fname,
+                            .object = is_own ? "our own" : info.dli_fname,
                             .function = is_known && info.dli_sname != NULL
                                             ? info.dli_sname
                                             : "a function without a name",
@@ -194,7 +194,7 @@ static void print_lines(const struct tally *tally)
     for (size_t i = 0; i < tally->line_count; i++) {
         const struct line *line = &tally->lines[i];
 
-        (void)printf("# %s: %zu of %s, in %s, by thread %s\n", line->library,
+        (void)printf("# %s: %zu of %s, in %s, by thread %s\n", line->object,
                      line->count, kind_names[line->call->kind], line->function,
                      line->call->thread);
     }
