@@ -373,8 +373,7 @@ static enum zo_status run_attention_backward(struct bench *bench,
     return CALL(attention_backward);
 }
 
-/* ---- the list -------------------------------------------------------------
- */
+/* ---- the list ------------------------------------------------------------ */
 
 static struct bench_case product(int64_t m, int64_t n, int64_t k, int64_t flags)
 {

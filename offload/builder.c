@@ -371,8 +371,7 @@ static enum zo_status finish_unit(const struct zo_lister *lister, int u)
                : finish_together(lister, u);
 }
 
-/* ---- lists ----------------------------------------------------------------
- */
+/* ---- lists --------------------------------------------------------------- */
 
 static enum zo_status emit_pass(struct zo_lister *lister, int begin, int end)
 {

@@ -120,8 +120,7 @@ void *mmap(void *address, size_t size_bytes, int protection, int flags,
 
 #endif
 
-/* ---- who called -----------------------------------------------------------
- */
+/* ---- who called ---------------------------------------------------------- */
 
 #define LINES_MAX 64
 
@@ -200,8 +199,7 @@ static void print_lines(const struct tally *tally)
     }
 }
 
-/* ---- a run ----------------------------------------------------------------
- */
+/* ---- a run --------------------------------------------------------------- */
 
 /* What the program does with steps: metrics and progress. */
 struct telling {

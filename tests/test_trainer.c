@@ -38,8 +38,7 @@ static const char *json_of(const char *type, bool clips, const char *more)
     return json;
 }
 
-/* ---- devices --------------------------------------------------------------
- */
+/* ---- devices ------------------------------------------------------------- */
 
 static void test_devices_agree(void)
 {
@@ -100,8 +99,7 @@ static void test_devices_without_rows(void)
     }
 }
 
-/* ---- accumulation ---------------------------------------------------------
- */
+/* ---- accumulation -------------------------------------------------------- */
 
 static struct tiny_numbers whole_numbers, part_numbers;
 
@@ -257,8 +255,7 @@ static void test_norm_by_hand(void)
               1e-9 * result.step[0].grad_norm);
 }
 
-/* ---- stopping -------------------------------------------------------------
- */
+/* ---- stopping ------------------------------------------------------------ */
 
 static int asked, stop_at;
 

@@ -56,8 +56,7 @@ static void test_delays_change_no_bit(void)
     }
 }
 
-/* ---- what may not change a bit --------------------------------------------
- */
+/* ---- what may not change a bit ------------------------------------------- */
 
 /* Runs of the same numbers, whatever is different between them. */
 static bool same_as(const struct tiny_knobs *knobs,

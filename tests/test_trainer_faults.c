@@ -47,8 +47,7 @@ static bool failed_with(enum zo_status got, enum zo_status want,
     return true;
 }
 
-/* ---- operations -----------------------------------------------------------
- */
+/* ---- operations ---------------------------------------------------------- */
 
 /* Each operation that a run issues fails in turn. */
 static void fail_each_op(struct tiny_knobs knobs)
@@ -142,8 +141,7 @@ static void test_each_stream_of_others(void)
                .devices = 2, .steps = 1, .delay_us_max = 20, .eval_rows = 2});
 }
 
-/* ---- the watch ------------------------------------------------------------
- */
+/* ---- the watch ----------------------------------------------------------- */
 
 /* Counts calls; the one numbered fail_at fails, or stops. */
 struct watcher {
@@ -197,8 +195,7 @@ static void test_watch_fails(void)
     tiny_close(&run);
 }
 
-/* ---- memory ---------------------------------------------------------------
- */
+/* ---- memory -------------------------------------------------------------- */
 
 /* Opens, loads and runs a trainer with the nth allocation failing. */
 static enum zo_status run_without(struct tiny_run *run, uint64_t nth)
@@ -245,8 +242,7 @@ static void test_each_allocation(void)
         29);
 }
 
-/* ---- copies ---------------------------------------------------------------
- */
+/* ---- copies -------------------------------------------------------------- */
 
 static struct {
     struct zo_device_ops ops; /* the host's, with a copy that fails */
@@ -287,8 +283,7 @@ static void test_each_copy(void)
     tiny_close(&run);
 }
 
-/* ---- writing the model ----------------------------------------------------
- */
+/* ---- writing the model --------------------------------------------------- */
 
 static enum zo_status write_to(const struct tiny_run *run, const char *path,
                                bool replace)

@@ -16,8 +16,7 @@
 #include "tests/tap.h"
 #include "tests/tiny_run.h"
 
-/* ---- order ----------------------------------------------------------------
- */
+/* ---- order --------------------------------------------------------------- */
 
 /* Steps, an evaluation between them, and the end of a run. */
 static size_t make_sequence(const struct zo_build *build,
@@ -183,8 +182,7 @@ static void test_missing_edge(void)
     tiny_close(&run);
 }
 
-/* ---- planted accesses -----------------------------------------------------
- */
+/* ---- planted accesses ---------------------------------------------------- */
 
 /* What the planted operation does, beside its own work. */
 static struct {
@@ -309,8 +307,7 @@ static void test_write_outside(void)
     tiny_close(&run);
 }
 
-/* ---- accesses taken away --------------------------------------------------
- */
+/* ---- accesses taken away ------------------------------------------------- */
 
 /* Numbers of the model: to read others' (counts, ids) as poison would only
  * make the operation fail. */

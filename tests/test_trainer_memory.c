@@ -29,8 +29,7 @@ static uint64_t planned(const struct tiny_run *run, int device)
 
 static const char kept[] = "\"zero_offload\": {\"recompute\": \"none\"}";
 
-/* ---- the plan -------------------------------------------------------------
- */
+/* ---- the plan ------------------------------------------------------------ */
 
 static void test_plan_is_what_is_allocated(void)
 {
@@ -98,8 +97,7 @@ static void test_plan_adds_up(void)
     tiny_close(&run);
 }
 
-/* ---- budgets --------------------------------------------------------------
- */
+/* ---- budgets ------------------------------------------------------------- */
 
 /* Opens with a budget; the trainer is there either way. */
 static bool fits(struct tiny_run *run, uint64_t gpu, uint64_t host,
@@ -195,8 +193,7 @@ static void test_endless_accumulation(void)
     tiny_close(&run);
 }
 
-/* ---- after the first step -------------------------------------------------
- */
+/* ---- after the first step ------------------------------------------------ */
 
 /* Freezes memory when the first step is told; counts what is behind it. */
 struct freezer {

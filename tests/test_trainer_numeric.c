@@ -17,8 +17,7 @@
 #define CLOSE 1e-6
 #define LAYER 1 /* the unit of layer 0 */
 
-/* ---- spoilt gradients -----------------------------------------------------
- */
+/* ---- spoilt gradients ---------------------------------------------------- */
 
 static struct {
     zo_op_fn cast; /* what the operation does of its own */
@@ -75,8 +74,7 @@ static bool stopped(enum zo_status status, const char *part, const char *other)
     return true;
 }
 
-/* ---- skipped steps --------------------------------------------------------
- */
+/* ---- skipped steps ------------------------------------------------------- */
 
 static const char bf16_checked[] =
     "\"bf16\": {\"enabled\": true, \"check_grad_overflow\": true}";
@@ -229,8 +227,7 @@ static void test_too_many_skips(void)
     TAP_CHECK_INT(train_spoilt(&knobs, 2, 4, &result), ZO_OK);
 }
 
-/* ---- stops ----------------------------------------------------------------
- */
+/* ---- stops --------------------------------------------------------------- */
 
 static void test_stop_names_unit_and_step(void)
 {
@@ -300,8 +297,7 @@ static void test_weights_not_finite(void)
     }
 }
 
-/* ---- evaluation -----------------------------------------------------------
- */
+/* ---- evaluation ---------------------------------------------------------- */
 
 static void test_evaluation_by_hand(void)
 {

@@ -118,8 +118,7 @@ static void frequencies_are_the_official_ones(void)
     tiny_close_case(&vectors);
 }
 
-/* ---- logits ---------------------------------------------------------------
- */
+/* ---- logits -------------------------------------------------------------- */
 
 static enum zo_status open_decoder(const char *model, bool on_gpu,
                                    int64_t tokens_max,

@@ -21,8 +21,7 @@
 static const char *const linear_args[] = {"--per-device-train-batch-size", "3",
                                           "--learning-rate", "1e-3", NULL};
 
-/* ---- losses -----------------------------------------------------------------
- */
+/* ---- losses -------------------------------------------------------------- */
 
 /* The largest differences from the fp32 run. */
 struct gaps {

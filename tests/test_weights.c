@@ -109,8 +109,7 @@ static void test_rounded_once(void)
     tiny_close(&run);
 }
 
-/* ---- models that are not right --------------------------------------------
- */
+/* ---- models that are not right ------------------------------------------- */
 
 /* A model like the tiny one, with one thing wrong. */
 struct wrong {

@@ -26,8 +26,7 @@ static const char model_json[] =
     " \"eos_token_id\": 2, \"pad_token_id\": 0}";
 /* clang-format on */
 
-/* ---- files ----------------------------------------------------------------
- */
+/* ---- files --------------------------------------------------------------- */
 
 static enum zo_status give_weights(void *context, size_t index,
                                    uint64_t offset_bytes, size_t size_bytes,
@@ -155,8 +154,7 @@ static const char *rows_path(int first, int count)
     return path;
 }
 
-/* ---- opening --------------------------------------------------------------
- */
+/* ---- opening ------------------------------------------------------------- */
 
 static void fill_knobs(struct tiny_run *run, const struct tiny_knobs *knobs)
 {
@@ -362,8 +360,7 @@ void tiny_close(struct tiny_run *run)
     *run = (struct tiny_run){0};
 }
 
-/* ---- running --------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------- */
 
 static enum zo_status keep_step(void *context,
                                 const struct zo_step_metrics *metrics)
@@ -533,8 +530,7 @@ enum zo_status tiny_whole_numbers(const struct tiny_knobs *knobs,
     return status;
 }
 
-/* ---- comparing ------------------------------------------------------------
- */
+/* ---- comparing ----------------------------------------------------------- */
 
 static bool same_double(double a, double b)
 {

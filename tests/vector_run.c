@@ -50,8 +50,7 @@ bool tiny_has_gpu(void)
     return true;
 }
 
-/* ---- a run ----------------------------------------------------------------
- */
+/* ---- a run --------------------------------------------------------------- */
 
 static void parse_options(struct vector_run *run,
                           const struct tiny_settings *settings)
@@ -228,8 +227,7 @@ void tiny_close(struct vector_run *run)
     *run = (struct vector_run){0};
 }
 
-/* ---- files ----------------------------------------------------------------
- */
+/* ---- files --------------------------------------------------------------- */
 
 const char *tiny_model(const char *name, const char *config,
                        const char *weights)
@@ -373,8 +371,7 @@ void tiny_close_case(struct tiny_case *vectors)
     *vectors = (struct tiny_case){0};
 }
 
-/* ---- comparing --------------------------------------------------------------
- */
+/* ---- comparing ----------------------------------------------------------- */
 
 double tiny_largest_gap(const float *got, const float *want, size_t count)
 {

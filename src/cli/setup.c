@@ -17,8 +17,7 @@
 #define HOST_RESERVE_BYTES ((uint64_t)2 << 30)
 #define CGROUP_LIMIT_PATH  "/sys/fs/cgroup/memory.max"
 
-/* ---- budgets --------------------------------------------------------------
- */
+/* ---- budgets ------------------------------------------------------------- */
 
 /* A number of bytes in the first line of a file; UINT64_MAX without one. */
 static uint64_t limit_in(const char *path)
@@ -87,8 +86,7 @@ static enum zo_status set_budgets(struct zo_setup *setup)
     return ZO_OK;
 }
 
-/* ---- devices and configuration --------------------------------------------
- */
+/* ---- devices and configuration ------------------------------------------- */
 
 static struct zo_devices_options
 devices_options(const struct zo_options *options)
@@ -215,8 +213,7 @@ static enum zo_status note_what_is_the_same(const struct zo_setup *setup,
         stage);
 }
 
-/* ---- rows -----------------------------------------------------------------
- */
+/* ---- rows ---------------------------------------------------------------- */
 
 static struct zo_batches_options batches_options(const struct zo_setup *setup,
                                                  bool evaluates)
@@ -408,8 +405,7 @@ static enum zo_status open_rows(struct zo_setup *setup, struct zo_notes *notes)
                                       options->eval_rows, notes);
 }
 
-/* ---- the whole ------------------------------------------------------------
- */
+/* ---- the whole ----------------------------------------------------------- */
 
 enum zo_status zo_setup_open(const struct zo_options *options,
                              struct zo_notes *notes, struct zo_setup *setup)

@@ -141,8 +141,7 @@ static enum zo_status prepare(struct run *run)
     return status;
 }
 
-/* ---- while it runs ---------------------------------------------------------
- */
+/* ---- while it runs ------------------------------------------------------- */
 
 static enum zo_status write_model(struct run *run, const char *path)
 {

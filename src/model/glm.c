@@ -14,8 +14,7 @@ const struct zo_model_ops zo_glm_ops = {
     .backward = zo_glm_backward,
 };
 
-/* ---- units ----------------------------------------------------------------
- */
+/* ---- units --------------------------------------------------------------- */
 
 /* Parameters come in the order of units, so a unit's lie together. */
 static void add_tensor(struct zo_glm *glm, size_t index)
@@ -91,8 +90,7 @@ const struct zo_unit_tensor *zo_glm_tensors(const struct zo_glm *glm)
     return glm->tensors;
 }
 
-/* ---- opening and closing --------------------------------------------------
- */
+/* ---- opening and closing ------------------------------------------------- */
 
 enum zo_status zo_glm_open(const struct zo_glm_options *options,
                            struct zo_glm **glm_out)
@@ -135,8 +133,7 @@ void zo_glm_close(struct zo_glm *glm)
     zo_free(glm);
 }
 
-/* ---- batches and the cache ------------------------------------------------
- */
+/* ---- batches and the cache ----------------------------------------------- */
 
 struct zo_glm_batch zo_glm_batch_layout(int64_t tokens_max, int64_t rows_max,
                                         int64_t labels_max)
@@ -176,8 +173,7 @@ uint64_t zo_glm_cache_bytes(const struct zo_model_config *config,
            zo_dtype_bytes(type);
 }
 
-/* ---- the rotary table -----------------------------------------------------
- */
+/* ---- the rotary table ---------------------------------------------------- */
 
 void zo_glm_rope_table(const struct zo_model_config *config, enum zo_dtype type,
                        bool half_angles, int64_t positions, float *table_out)

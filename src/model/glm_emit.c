@@ -5,8 +5,7 @@
 #include "src/base/arith.h"
 #include "src/model/glm_internal.h"
 
-/* ---- helpers ----------------------------------------------------------------
- */
+/* ---- helpers ------------------------------------------------------------- */
 
 /* An emit with what its operations need at hand. */
 struct scope {

@@ -378,8 +378,7 @@ enum zo_status zo_glm_run_clear(const struct zo_op_call *call)
                                            (size_t)call->op->args[0]);
 }
 
-/* ---- decoding ---------------------------------------------------------------
- */
+/* ---- decoding ------------------------------------------------------------ */
 
 /* Where the tokens of this call go in the cache. */
 static char *cache_rows(const struct zo_op_call *call, void *cache)

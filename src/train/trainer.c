@@ -43,8 +43,7 @@ struct zo_trainer {
     uint64_t gpu_bytes[ZO_DEVICES_MAX];
 };
 
-/* ---- building ---------------------------------------------------------------
- */
+/* ---- building ------------------------------------------------------------ */
 
 static int micros_of(const struct zo_trainer_options *options)
 {
@@ -328,8 +327,7 @@ enum zo_status zo_trainer_gradient(const struct zo_trainer *trainer,
     return status;
 }
 
-/* ---- steps ------------------------------------------------------------------
- */
+/* ---- steps --------------------------------------------------------------- */
 
 /* The fields of a record that do not come from the rows. */
 static void fill_record(struct zo_trainer *trainer, int slot, int64_t step)
@@ -500,8 +498,7 @@ static enum zo_status check_last_update(struct zo_trainer *trainer)
     return ZO_OK;
 }
 
-/* ---- evaluation -------------------------------------------------------------
- */
+/* ---- evaluation ---------------------------------------------------------- */
 
 /* Sum of the losses of one evaluation list, and its labels. */
 static double sum_losses(const struct zo_trainer *trainer, int slot)
@@ -577,8 +574,7 @@ static enum zo_status evaluate_now(struct zo_trainer *trainer, int64_t step,
     return ZO_OK;
 }
 
-/* ---- the run ----------------------------------------------------------------
- */
+/* ---- the run ------------------------------------------------------------- */
 
 /*
  * One step is always ahead: while the devices work on it, the results of the

@@ -29,8 +29,7 @@ static struct zo_weight_home home_of(const struct zo_weights *weights, int unit,
                                    ZO_NO_BUFFER};
 }
 
-/* ---- loading --------------------------------------------------------------
- */
+/* ---- loading ------------------------------------------------------------- */
 
 /* Splits the masters of a piece into what the type stores. */
 static void split(const struct zo_weights *weights, struct piece *piece,
@@ -152,8 +151,7 @@ enum zo_status zo_weights_load(const struct zo_weights *weights,
     return status;
 }
 
-/* ---- random weights -------------------------------------------------------
- */
+/* ---- random weights ------------------------------------------------------ */
 
 #define FILL_ELEMS 8192 /* of a piece that a thread makes at a time */
 
@@ -223,8 +221,7 @@ enum zo_status zo_weights_randomize(const struct zo_weights *weights,
     return status;
 }
 
-/* ---- writing --------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------- */
 
 static enum zo_status download(const struct zo_weights *weights, void *target,
                                zo_buffer_id source, int64_t at, int64_t count,
