@@ -78,8 +78,7 @@ static enum zo_status run_steps(struct step_bench *bench, bool times_ops)
     ZO_TRY(zo_setup_trainer(&bench->setup, times_ops, &bench->trainer));
     ZO_TRY(zo_trainer_start(bench->trainer));
     weights = zo_trainer_weights(bench->trainer);
-    ZO_TRY(zo_weights_randomize(&weights, (uint64_t)bench->setup.config.seed,
-                                bench->setup.devices.pool));
+    ZO_TRY(zo_weights_randomize(&weights, (uint64_t)bench->setup.config.seed));
     return zo_trainer_run(bench->trainer, &watch, &steps);
 }
 

@@ -290,11 +290,10 @@ static enum zo_status run_steps(struct run *run)
     int64_t steps = 0;
     enum zo_status status;
 
-    ZO_TRY(run->dir == NULL
-               ? zo_weights_randomize(&weights,
-                                      (uint64_t)run->setup.config.seed,
-                                      run->setup.devices.pool)
-               : zo_weights_load(&weights, run->dir, &run->cli->notes));
+    ZO_TRY(
+        run->dir == NULL
+            ? zo_weights_randomize(&weights, (uint64_t)run->setup.config.seed)
+            : zo_weights_load(&weights, run->dir, &run->cli->notes));
     zo_cli_print_notes(run->cli);
     zo_signals_catch();
     status = zo_trainer_run(run->trainer, &watch, &steps);

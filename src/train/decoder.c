@@ -121,6 +121,7 @@ enum zo_status zo_decoder_load(struct zo_decoder *decoder,
         .decode = &decoder->build,
         .type = decoder->options.dtype,
         .device_count = 1,
+        .pool = decoder->options.devices->pool,
     };
 
     return zo_weights_load(&weights, dir, notes);

@@ -300,6 +300,7 @@ struct zo_weights zo_trainer_weights(const struct zo_trainer *trainer)
         .train = &trainer->build,
         .type = trainer->options.config->dtype,
         .device_count = trainer->options.devices->machine.device_count,
+        .pool = trainer->options.devices->pool,
     };
 }
 

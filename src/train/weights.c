@@ -6,7 +6,9 @@
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 
-#define PIECE_ELEMS 262144
+#define PIECE_ELEMS 4194304 /* on its way to a device */
+#define PART_ELEMS  131072  /* of a piece that a thread makes at a time */
+#define PARTS       (PIECE_ELEMS / PART_ELEMS)
 
 /* Room for one piece, in every form that it takes. */
 struct piece {
@@ -29,13 +31,45 @@ static struct zo_weight_home home_of(const struct zo_weights *weights, int unit,
                                    ZO_NO_BUFFER};
 }
 
-/* ---- loading ------------------------------------------------------------- */
+/* ---- filling ---------------------------------------------------------------
+ */
 
-/* Splits the masters of a piece into what the type stores. */
+/* Makes masters of a parameter; called by many threads at once. */
+struct maker {
+    enum zo_status (*make)(const struct maker *maker, size_t parameter,
+                           int64_t first_elem, int64_t elem_count,
+                           float *target, struct zo_value_counts *counts);
+    const struct zo_weights *weights;
+    const struct zo_model_dir *dir; /* of the ones that read */
+    uint64_t seed;                  /* of the ones that invent */
+};
+
+/* A piece of a parameter that is being made, or is on its way. */
+struct stretch {
+    struct piece *piece;
+    size_t parameter;
+    int64_t first, count; /* elements of the parameter; count 0: none */
+};
+
+/*
+ * One round: the stretch before goes to the devices while the pool makes the
+ * next one, so that the disk, the processor and the bus are busy together.
+ */
+struct round {
+    const struct maker *maker;
+    struct stretch before, next;
+    struct zo_value_counts counts[PARTS]; /* a part each */
+    enum zo_status statuses[PARTS + 1];
+    struct zo_err errors[PARTS + 1];
+};
+
+/* Splits masters into what the type stores. */
 static void split(const struct zo_weights *weights, struct piece *piece,
-                  int64_t count, bool has_remainder)
+                  int64_t first, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++) {
+    const bool has_remainder = home_of(weights, 0, 0).remainder != ZO_NO_BUFFER;
+
+    for (int64_t i = first; i < first + count; i++) {
         const float master = piece->master[i];
 
         if (weights->type == ZO_F16) {
@@ -49,14 +83,11 @@ static void split(const struct zo_weights *weights, struct piece *piece,
     }
 }
 
-static enum zo_status upload(const struct zo_weights *weights,
-                             const struct zo_weight_home *home,
-                             const struct piece *piece, int64_t at,
-                             int64_t count)
+static enum zo_status upload_to(const struct zo_weights *weights,
+                                const struct zo_weight_home *home,
+                                const struct piece *piece, uint64_t offset,
+                                size_t elems)
 {
-    const uint64_t offset = (uint64_t)at;
-    const size_t elems = (size_t)count;
-
     if (weights->type == ZO_F32) {
         return zo_executor_upload(weights->executor, home->weights, 4 * offset,
                                   piece->master, 4 * elems);
@@ -73,40 +104,182 @@ static enum zo_status upload(const struct zo_weights *weights,
                               piece->weight, 2 * elems);
 }
 
-static enum zo_status load_tensor(const struct zo_weights *weights,
-                                  const struct zo_model_dir *dir,
-                                  size_t parameter, struct piece *piece,
-                                  struct zo_notes *notes)
+static enum zo_status upload(const struct zo_weights *weights,
+                             const struct stretch *stretch)
 {
-    const struct zo_parameter *named =
-        &zo_glm_parameters(weights->glm)->items[parameter];
     const struct zo_unit_tensor *tensor =
-        &zo_glm_tensors(weights->glm)[parameter];
-    struct zo_value_counts counts = {0};
-    size_t index = 0;
+        &zo_glm_tensors(weights->glm)[stretch->parameter];
+    const int unit =
+        zo_glm_parameters(weights->glm)->items[stretch->parameter].unit;
 
-    ZO_ASSERT(zo_model_dir_find(dir, named->name, &index));
-    for (int64_t at = 0; at < tensor->elems; at += PIECE_ELEMS) {
-        const int64_t count = zo_min_i64(PIECE_ELEMS, tensor->elems - at);
+    for (int d = 0; stretch->count > 0 && d < weights->device_count; d++) {
+        const struct zo_weight_home home = home_of(weights, unit, d);
 
-        ZO_TRY(zo_model_dir_read_as(dir, index, (uint64_t)at, (uint64_t)count,
-                                    ZO_F32, piece->master, &counts));
-        for (int64_t i = 0; weights->type == ZO_F16 && i < count; i++) {
-            const uint16_t bits = zo_f32_to_f16(piece->master[i]);
+        ZO_TRY(upload_to(weights, &home, stretch->piece,
+                         (uint64_t)(tensor->offset_elems + stretch->first),
+                         (size_t)stretch->count));
+    }
+    return ZO_OK;
+}
 
-            counts.overflowed += (bits & 0x7fff) == 0x7c00 &&
-                                 piece->master[i] - piece->master[i] == 0.0f;
-        }
-        for (int d = 0; d < weights->device_count; d++) {
-            const struct zo_weight_home home = home_of(weights, named->unit, d);
+/* Finite masters that the type cannot hold. */
+static uint64_t count_overflows(const struct zo_weights *weights,
+                                const struct piece *piece, int64_t first,
+                                int64_t count)
+{
+    uint64_t overflows = 0;
 
-            split(weights, piece, count, home.remainder != ZO_NO_BUFFER);
-            ZO_TRY(upload(weights, &home, piece, tensor->offset_elems + at,
-                          count));
+    for (int64_t i = first; weights->type == ZO_F16 && i < first + count; i++) {
+        overflows += (piece->weight[i] & 0x7fff) == 0x7c00 &&
+                     piece->master[i] - piece->master[i] == 0.0f;
+    }
+    return overflows;
+}
+
+static enum zo_status make_part(struct round *round, int64_t part)
+{
+    const struct stretch *next = &round->next;
+    const struct zo_weights *weights = round->maker->weights;
+    const int64_t first = part * PART_ELEMS;
+    const int64_t count = zo_min_i64(PART_ELEMS, next->count - first);
+
+    ZO_TRY(round->maker->make(
+        round->maker, next->parameter, next->first + first, count,
+        next->piece->master + first, &round->counts[part]));
+    if (weights->type != ZO_F32) {
+        split(weights, next->piece, first, count);
+    }
+    round->counts[part].overflowed +=
+        count_overflows(weights, next->piece, first, count);
+    return ZO_OK;
+}
+
+/* Index 0 sends the stretch before; the others make a part of the next. */
+static void work(void *argument, int64_t index)
+{
+    struct round *round = argument;
+
+    round->statuses[index] = index == 0
+                                 ? upload(round->maker->weights, &round->before)
+                                 : make_part(round, index - 1);
+    if (round->statuses[index] != ZO_OK) {
+        round->errors[index] = *zo_err_last();
+    }
+}
+
+/* Runs a round; adds what its parts counted. */
+static enum zo_status run_round(struct round *round, struct zo_pool *pool,
+                                struct zo_value_counts *counts)
+{
+    const int64_t parts = zo_div_ceil(round->next.count, PART_ELEMS);
+
+    memset(round->counts, 0, sizeof(round->counts));
+    zo_pool_run(pool, work, round, parts + 1);
+    for (int64_t i = 0; i <= parts; i++) {
+        if (round->statuses[i] != ZO_OK) {
+            return zo_err_adopt(&round->errors[i]);
         }
     }
-    return zo_model_dir_check_values(dir, index, weights->type, &counts,
-                                     ZO_VALUES_REFUSE, notes);
+    for (int64_t i = 0; i < parts; i++) {
+        counts->non_finite += round->counts[i].non_finite;
+        counts->overflowed += round->counts[i].overflowed;
+    }
+    return ZO_OK;
+}
+
+/* What is made becomes what is sent; its room is for the next. */
+static void turn(struct round *round)
+{
+    struct piece *free_piece = round->before.piece;
+
+    round->before = round->next;
+    round->next = (struct stretch){.piece = free_piece};
+}
+
+/* Fills one parameter; its last stretch may still be on its way. */
+static enum zo_status fill_tensor(struct round *round, struct zo_pool *pool,
+                                  size_t parameter,
+                                  struct zo_value_counts *counts)
+{
+    const int64_t elems =
+        zo_glm_tensors(round->maker->weights->glm)[parameter].elems;
+
+    for (int64_t at = 0; at < elems; at += PIECE_ELEMS) {
+        round->next.parameter = parameter;
+        round->next.first = at;
+        round->next.count = zo_min_i64(PIECE_ELEMS, elems - at);
+        ZO_TRY(run_round(round, pool, counts));
+        turn(round);
+    }
+    return ZO_OK;
+}
+
+static enum zo_status judge(const struct maker *maker, size_t parameter,
+                            const struct zo_value_counts *counts,
+                            struct zo_notes *notes)
+{
+    const struct zo_parameters *parameters =
+        zo_glm_parameters(maker->weights->glm);
+    size_t index = 0;
+
+    if (maker->dir == NULL) {
+        return ZO_OK;
+    }
+    ZO_ASSERT(zo_model_dir_find(maker->dir, parameters->items[parameter].name,
+                                &index));
+    return zo_model_dir_check_values(maker->dir, index, maker->weights->type,
+                                     counts, ZO_VALUES_REFUSE, notes);
+}
+
+static enum zo_status fill_all(const struct maker *maker, struct round *round,
+                               struct zo_pool *pool, struct zo_notes *notes)
+{
+    const size_t count = zo_glm_parameters(maker->weights->glm)->trained_count;
+    struct zo_value_counts none = {0};
+
+    for (size_t i = 0; i < count; i++) {
+        struct zo_value_counts counts = {0};
+
+        ZO_TRY(fill_tensor(round, pool, i, &counts));
+        ZO_TRY(judge(maker, i, &counts, notes));
+    }
+    return run_round(round, pool, &none); /* sends the last stretch */
+}
+
+static enum zo_status fill(const struct maker *maker, struct zo_pool *pool,
+                           struct zo_notes *notes)
+{
+    enum zo_status status;
+    struct round *round = NULL;
+    struct piece *pieces = NULL;
+
+    ZO_TRY(zo_alloc(1, sizeof(*round), "the filling of weights", &round));
+    ZO_TRY_GOTO(free_round,
+                zo_alloc(2, sizeof(*pieces), "pieces of a tensor", &pieces));
+    round->maker = maker;
+    round->before.piece = &pieces[0];
+    round->next.piece = &pieces[1];
+    status = fill_all(maker, round, pool, notes);
+    zo_free(pieces);
+free_round:
+    zo_free(round);
+    return status;
+}
+
+/* ---- loading ---------------------------------------------------------------
+ */
+
+static enum zo_status read_part(const struct maker *maker, size_t parameter,
+                                int64_t first_elem, int64_t elem_count,
+                                float *target, struct zo_value_counts *counts)
+{
+    const struct zo_parameter *named =
+        &zo_glm_parameters(maker->weights->glm)->items[parameter];
+    size_t index = 0;
+
+    ZO_ASSERT(zo_model_dir_find(maker->dir, named->name, &index));
+    return zo_model_dir_read_as(maker->dir, index, (uint64_t)first_elem,
+                                (uint64_t)elem_count, ZO_F32, target, counts);
 }
 
 static enum zo_status check_names(const struct zo_weights *weights,
@@ -138,87 +311,35 @@ enum zo_status zo_weights_load(const struct zo_weights *weights,
                                const struct zo_model_dir *dir,
                                struct zo_notes *notes)
 {
-    const struct zo_parameters *parameters = zo_glm_parameters(weights->glm);
-    enum zo_status status = ZO_OK;
-    struct piece *piece = NULL;
+    const struct maker maker = {
+        .make = read_part, .weights = weights, .dir = dir};
 
     ZO_TRY(check_names(weights, dir, notes));
-    ZO_TRY(zo_alloc(1, sizeof(*piece), "a piece of a tensor", &piece));
-    for (size_t i = 0; i < parameters->trained_count && status == ZO_OK; i++) {
-        status = load_tensor(weights, dir, i, piece, notes);
-    }
-    zo_free(piece);
-    return status;
+    return fill(&maker, weights->pool, notes);
 }
 
 /* ---- random weights ------------------------------------------------------ */
 
-#define FILL_ELEMS 8192 /* of a piece that a thread makes at a time */
-
-struct filling {
-    const struct zo_parameter *parameter;
-    const struct zo_model_config *config;
-    uint64_t seed;
-    int64_t first, count;
-    float *target;
-};
-
-static void fill_part(void *work, int64_t index)
+static enum zo_status invent_part(const struct maker *maker, size_t parameter,
+                                  int64_t first_elem, int64_t elem_count,
+                                  float *target, struct zo_value_counts *counts)
 {
-    const struct filling *filling = work;
-    const int64_t at = index * FILL_ELEMS;
+    struct zo_glm *glm = maker->weights->glm;
 
-    zo_parameter_fill(filling->parameter, filling->config, filling->seed,
-                      filling->first + at,
-                      zo_min_i64(FILL_ELEMS, filling->count - at), ZO_F32,
-                      filling->target + at);
-}
-
-static enum zo_status randomize_tensor(const struct zo_weights *weights,
-                                       size_t parameter, uint64_t seed,
-                                       struct zo_pool *pool,
-                                       struct piece *piece)
-{
-    const struct zo_unit_tensor *tensor =
-        &zo_glm_tensors(weights->glm)[parameter];
-    struct filling filling = {
-        .parameter = &zo_glm_parameters(weights->glm)->items[parameter],
-        .config = zo_glm_config(weights->glm),
-        .seed = seed,
-        .target = piece->master,
-    };
-
-    for (int64_t at = 0; at < tensor->elems; at += PIECE_ELEMS) {
-        filling.first = at;
-        filling.count = zo_min_i64(PIECE_ELEMS, tensor->elems - at);
-        zo_pool_run(pool, fill_part, &filling,
-                    zo_div_ceil(filling.count, FILL_ELEMS));
-        for (int d = 0; d < weights->device_count; d++) {
-            const struct zo_weight_home home =
-                home_of(weights, filling.parameter->unit, d);
-
-            split(weights, piece, filling.count,
-                  home.remainder != ZO_NO_BUFFER);
-            ZO_TRY(upload(weights, &home, piece, tensor->offset_elems + at,
-                          filling.count));
-        }
-    }
+    (void)counts;
+    zo_parameter_fill(&zo_glm_parameters(glm)->items[parameter],
+                      zo_glm_config(glm), maker->seed, first_elem, elem_count,
+                      ZO_F32, target);
     return ZO_OK;
 }
 
 enum zo_status zo_weights_randomize(const struct zo_weights *weights,
-                                    uint64_t seed, struct zo_pool *pool)
+                                    uint64_t seed)
 {
-    const struct zo_parameters *parameters = zo_glm_parameters(weights->glm);
-    enum zo_status status = ZO_OK;
-    struct piece *piece = NULL;
+    const struct maker maker = {
+        .make = invent_part, .weights = weights, .seed = seed};
 
-    ZO_TRY(zo_alloc(1, sizeof(*piece), "a piece of a tensor", &piece));
-    for (size_t i = 0; i < parameters->trained_count && status == ZO_OK; i++) {
-        status = randomize_tensor(weights, i, seed, pool, piece);
-    }
-    zo_free(piece);
-    return status;
+    return fill(&maker, weights->pool, NULL);
 }
 
 /* ---- writing ------------------------------------------------------------- */

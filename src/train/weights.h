@@ -29,6 +29,7 @@ struct zo_weights {
     const struct zo_decode_build *decode;
     enum zo_dtype type;
     int device_count;
+    struct zo_pool *pool; /* borrowed; reads and converts */
 };
 
 /*
@@ -42,12 +43,10 @@ enum zo_status zo_weights_load(const struct zo_weights *weights,
                                struct zo_notes *notes) ZO_MUST_CHECK;
 
 /*
- * Random weights instead, those that `init` writes for the same seed; `pool`
- * splits the work.
+ * Random weights instead, those that `init` writes for the same seed.
  */
 enum zo_status zo_weights_randomize(const struct zo_weights *weights,
-                                    uint64_t seed,
-                                    struct zo_pool *pool) ZO_MUST_CHECK;
+                                    uint64_t seed) ZO_MUST_CHECK;
 
 /*
  * Writes the weights as a model directory, from the masters, with the other
