@@ -17,9 +17,8 @@ static void print_overview(FILE *file)
 
     (void)fputs("usage: zero-offload COMMAND [OPTION...]\n"
                 "\n"
-                "Fully fine-tunes ChatGLM2-6B and its siblings; what does not "
-                "fit the GPUs\n"
-                "lives in host memory or on NVMe.\n"
+                "Fully fine-tunes ChatGLM2-6B and its siblings, on a GPU or on "
+                "the processor.\n"
                 "\n"
                 "commands:\n",
                 file);

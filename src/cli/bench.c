@@ -165,6 +165,23 @@ static enum zo_status print_result(struct step_bench *bench, double flops)
     return zo_jsonl_end(&json);
 }
 
+/* What does not fit is refused before anything is timed, with the plan. */
+static enum zo_status check_fit(struct step_bench *bench)
+{
+    const enum zo_status status =
+        zo_setup_trainer(&bench->setup, false, &bench->trainer);
+
+    if (status == ZO_E_FIT && bench->trainer != NULL) {
+        const struct zo_err failure = *zo_err_last();
+
+        zo_cli_print_plan(bench->cli->err, &bench->setup, bench->trainer);
+        return zo_err_adopt(&failure);
+    }
+    zo_trainer_close(bench->trainer);
+    bench->trainer = NULL;
+    return status;
+}
+
 static enum zo_status bench_step(struct step_bench *bench)
 {
     struct zo_setup *setup = &bench->setup;
@@ -178,6 +195,7 @@ static enum zo_status bench_step(struct step_bench *bench)
                        "want more",
                        setup->total_steps, WARM_UP_STEPS);
     }
+    ZO_TRY(check_fit(bench));
     ZO_TRY(zo_bench_products(&setup->devices, &setup->model,
                              setup->config.dtype, setup->bounds.tokens,
                              setup->bounds.labels, &bench->products));

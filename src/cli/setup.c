@@ -142,10 +142,18 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
     if (zero->optimizer.limit == ZO_HOME_CPU ||
         zero->optimizer.limit == ZO_HOME_NVME ||
         zero->param.limit == ZO_HOME_CPU || zero->param.limit == ZO_HOME_NVME) {
+        const bool is_optimizer = zero->optimizer.limit == ZO_HOME_CPU ||
+                                  zero->optimizer.limit == ZO_HOME_NVME;
+        const char *section =
+            is_optimizer ? "offload_optimizer" : "offload_param";
+
         return ZO_FAIL(ZO_E_NOSUPPORT,
-                       "offload_optimizer and offload_param: this version "
-                       "keeps every state on the device; want device "
-                       "\"none\"");
+                       "%s: zero_optimization.%s: this version keeps every "
+                       "state on the device; --set "
+                       "zero_optimization.%s.device=none trains without it",
+                       setup->options->config != NULL ? setup->options->config
+                                                      : "--set",
+                       section, section);
     }
     if (optimizer->moment_dtype != ZO_F32) {
         return ZO_FAIL(ZO_E_NOSUPPORT,
