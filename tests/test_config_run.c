@@ -382,7 +382,7 @@ static void test_idle_keys(void)
 {
     TAP_CHECK(accepted("{\"wall_clock_breakdown\": true}",
                        "ds.json:1: wall_clock_breakdown: accepted, no meaning "
-                       "here: the metrics hold the seconds"));
+                       "here: bench step shows what each operation takes"));
     TAP_CHECK(accepted("{\"wall_clock_breakdown\": false, \"dump_state\": "
                        "false}",
                        "without meaning here: "
