@@ -79,7 +79,7 @@ static struct zo_emit emit_of(const struct zo_lister *lister, int unit,
         .micro = micro,
         .trains = lister->trains,
         .is_first = micro == 0,
-        .keep = build->options.keep,
+        .keep = build->options.placement.keep,
         .weights = zo_build_unit(build, unit, device)->weights,
         .grad_sum = ZO_NO_BUFFER,
         .batch = *part(lister->batches, lister, 0, micro, device),
@@ -468,10 +468,10 @@ static enum zo_status build_step(struct zo_lister *lister)
         zo_program_schedule(&build->program, "step");
     lister->trains = true;
     for (int begin = 0; begin < options->micros;
-         begin += options->pass_micros) {
+         begin += options->placement.pass_micros) {
         ZO_TRY(emit_pass(
             lister, begin,
-            (int)zo_min_i64(begin + options->pass_micros, options->micros)));
+            (int)zo_min_i64(begin + options->placement.pass_micros, options->micros)));
     }
     for (int d = 0; d < options->device_count; d++) {
         ZO_TRY(emit_results(lister, d));
@@ -574,8 +574,8 @@ enum zo_status zo_build_train(const struct zo_build_options *options,
     enum zo_status status;
 
     ZO_ASSERT(options->unit_count >= 2);
-    ZO_ASSERT(options->pass_micros >= 1 &&
-              options->pass_micros <= options->micros);
+    ZO_ASSERT(options->placement.pass_micros >= 1 &&
+              options->placement.pass_micros <= options->micros);
     *build_out =
         (struct zo_build){.options = *options, .evaluation_schedule = -1};
     zo_program_init(&build_out->program, options->device_count);

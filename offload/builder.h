@@ -33,6 +33,36 @@ enum zo_keep {
     ZO_KEEP_INPUT,  /* the unit's input: all of its inside is recomputed */
 };
 
+/*
+ * Where a unit's states live between steps: GPU, CPU or NVMe tier.  A weight
+ * is half of its master (bf16), so an optimizer on the GPU keeps the weights
+ * there; with the optimizer on the host, weights at home on the GPU are a
+ * second copy, renewed by every update.
+ */
+struct zo_unit_homes {
+    enum zo_tier weights;
+    enum zo_tier optimizer; /* master, exp_avg, exp_avg_sq */
+};
+
+/* Where a unit all of whose states live on the GPU has them. */
+static inline bool zo_homes_resident(const struct zo_unit_homes *homes)
+{
+    return homes->optimizer == ZO_TIER_GPU;
+}
+
+/* How a step is laid out over the tiers: speed and memory, never a bit. */
+struct zo_placement {
+    const struct zo_unit_homes *homes; /* a unit, borrowed; NULL: all GPU */
+    int pass_micros;                   /* micro batches a pass: 1..micros */
+    enum zo_keep keep;                 /* of the inside of units */
+    int weight_ring;        /* device buffers of weights that stream: >= 1 */
+    int gradient_ring;      /* device buffers of gradients on their way: >= 1 */
+    int host_gradient_ring; /* likewise on the host; 0: one buffer a unit */
+    bool host_boundaries;   /* boundary activations wait on the host */
+    bool weight_copies;     /* fp16: the host keeps 16-bit weights too */
+    bool pageable_weights, pageable_optimizer; /* pin_memory false */
+};
+
 /* Where the operations of one (unit, device, micro batch) go. */
 struct zo_emit {
     struct zo_program *program;
@@ -94,9 +124,9 @@ struct zo_build_options {
     enum zo_dtype type;      /* the model's */
     enum zo_dtype comm_type; /* communication_data_type */
     int micros;              /* gradient accumulation steps */
-    int pass_micros;         /* 1..micros, divides micros or not */
     bool decides; /* updates wait for decide: clipping, scale or check */
-    enum zo_keep keep;
+    struct zo_placement placement;
+    enum zo_dtype moment_type; /* ZO_F32, or ZO_BF16 as an opt-in */
     bool has_evaluation;
     bool evaluates_only;     /* weights and the evaluation list, nothing else */
     int64_t bucket_elems;    /* largest piece of an exchange; 0: a shard */

@@ -185,6 +185,7 @@ enum zo_status zo_executor_open(const struct zo_program *program,
 
     ZO_ASSERT(program->is_laid_out);
     ZO_ASSERT(program->device_count == machine->device_count);
+    ZO_ASSERT(program->arena_bytes[ZO_TIER_PAGEABLE][0] == 0);
     ZO_ASSERT(program->arena_bytes[ZO_TIER_NVME][0] == 0);
     ZO_ASSERT(options->cpu_workers >= 1 &&
               options->cpu_workers <= CPU_WORKERS_MAX);
@@ -426,7 +427,8 @@ static enum zo_status issue(struct zo_executor *executor, uint64_t number)
     struct zo_lane *lane = &executor->lanes[instance->lane];
     const struct zo_op *op = zo_instance_op(executor, instance);
     void *at[ZO_OP_ACCESSES_MAX];
-    const struct zo_op_call call = {op, executor->machine, at, lane->streams};
+    const struct zo_op_call call = {op, executor->machine, at, lane->streams,
+                                    0};
 
     ZO_TRY(zo_executor_count(executor, instance));
     ZO_TRY(wait_for_preds(executor, number));

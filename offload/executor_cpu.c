@@ -34,7 +34,7 @@ static enum zo_status run_one(struct zo_executor *executor, uint64_t number)
     const struct zo_instance *instance = zo_instance_at(executor, number);
     const struct zo_op *op = zo_instance_op(executor, instance);
     void *at[ZO_OP_ACCESSES_MAX];
-    const struct zo_op_call call = {op, executor->machine, at, NULL};
+    const struct zo_op_call call = {op, executor->machine, at, NULL, 0};
 
     zo_executor_resolve(executor, instance, at);
     return op->run(&call);

@@ -186,7 +186,7 @@ static enum zo_status run_alone(struct zo_executor *executor,
         instance->lane == ZO_NO_LANE ? NULL : &executor->lanes[instance->lane];
     void *at[ZO_OP_ACCESSES_MAX];
     const struct zo_op_call call = {op, executor->machine, at,
-                                    lane == NULL ? NULL : lane->streams};
+                                    lane == NULL ? NULL : lane->streams, 0};
     int64_t started_ns;
 
     ZO_TRY(zo_executor_count(executor, instance));

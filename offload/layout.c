@@ -224,6 +224,7 @@ static enum zo_status place_list(struct zo_program *program, int schedule,
         ZO_TRY(place_transient(program, schedule, ZO_TIER_GPU, d, scratch));
     }
     ZO_TRY(place_transient(program, schedule, ZO_TIER_CPU, 0, scratch));
+    ZO_TRY(place_transient(program, schedule, ZO_TIER_PAGEABLE, 0, scratch));
     return place_transient(program, schedule, ZO_TIER_NVME, 0, scratch);
 }
 

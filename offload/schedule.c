@@ -25,7 +25,8 @@ const char *zo_engine_text(enum zo_engine engine)
 
 const char *zo_tier_text(enum zo_tier tier)
 {
-    static const char *const texts[ZO_TIERS] = {"GPU", "host", "NVMe"};
+    static const char *const texts[ZO_TIERS] = {"GPU", "host",
+                                                "host (pageable)", "NVMe"};
 
     return texts[tier];
 }
@@ -87,6 +88,7 @@ static void check_access(const struct zo_program *program, int schedule,
     ZO_ASSERT(buffer->schedule == -1 || buffer->schedule == schedule);
     ZO_ASSERT(access->offset <= buffer->bytes &&
               access->bytes <= buffer->bytes - access->offset);
+    ZO_ASSERT(buffer->tier != ZO_TIER_PAGEABLE || op->engine == ZO_ENGINE_CPU);
     /* A stream's operation touches its own device or the host. */
     ZO_ASSERT(
         buffer->tier != ZO_TIER_GPU || op->engine == ZO_ENGINE_COLLECTIVE ||
@@ -103,6 +105,7 @@ enum zo_status zo_schedule_add(struct zo_program *program, int schedule,
 
     ZO_ASSERT(!program->is_laid_out);
     ZO_ASSERT(access_count <= ZO_OP_ACCESSES_MAX);
+    ZO_ASSERT(op->parts <= 1 || op->engine == ZO_ENGINE_CPU);
     ZO_TRY(zo_grow(&list->ops, list->op_count, &list->op_capacity,
                    sizeof(list->ops[0]), "a schedule's operations"));
     for (size_t i = 0; i < access_count; i++) {
@@ -114,6 +117,7 @@ enum zo_status zo_schedule_add(struct zo_program *program, int schedule,
     }
     added = &list->ops[list->op_count++];
     *added = *op;
+    added->parts = op->parts > 0 ? op->parts : 1;
     added->access_first = (uint32_t)list->access_count;
     added->access_count = (uint32_t)access_count;
     list->access_count += access_count;

@@ -40,7 +40,13 @@ enum zo_engine {
     ZO_ENGINES
 };
 
-enum zo_tier { ZO_TIER_GPU, ZO_TIER_CPU, ZO_TIER_NVME, ZO_TIERS };
+enum zo_tier {
+    ZO_TIER_GPU,
+    ZO_TIER_CPU,      /* page-locked: copies to and from it are asynchronous */
+    ZO_TIER_PAGEABLE, /* host memory that only the CPU engine touches */
+    ZO_TIER_NVME,
+    ZO_TIERS
+};
 
 /* What a buffer is for: the lines of the plan. */
 #define ZO_PURPOSE_LIST(X)                    \
@@ -69,7 +75,7 @@ enum zo_purpose {
 /* "gradient sums (fp32)".  Static storage. */
 const char *zo_purpose_text(enum zo_purpose purpose);
 const char *zo_engine_text(enum zo_engine engine); /* "compute", "h2d", ... */
-const char *zo_tier_text(enum zo_tier tier);       /* "GPU", "host", "NVMe" */
+const char *zo_tier_text(enum zo_tier tier);       /* "GPU", "host", ... */
 
 /* An index into a program's buffers. */
 typedef uint32_t zo_buffer_id;
@@ -129,6 +135,7 @@ struct zo_op_call {
     void *const *at;
     /* The stream to queue on; of a collective, one a device; else NULL. */
     struct zo_stream *const *streams;
+    int part; /* CPU: 0..parts - 1; several run at once */
 };
 
 /*
@@ -147,6 +154,7 @@ struct zo_op {
     int unit;     /* -1: none */
     int micro;    /* micro batch of the step; -1: none */
     int priority; /* CPU and NVMe: lower goes first */
+    int parts;    /* CPU: pieces that workers share; 0 is 1 */
     double flops; /* of the longest batch */
     /* Set by zo_schedule_add(). */
     uint32_t access_first, access_count;

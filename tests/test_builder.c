@@ -509,7 +509,7 @@ static enum zo_status reduce(struct reduction *r, int64_t bucket)
         .units = &unit, .type = ZO_BF16, .comm_type = ZO_F32};
     const struct zo_op op = {.context = &options, .args = {bucket}};
     void *at[5 * RANKS];
-    const struct zo_op_call call = {&op, &r->machine, at, r->streams};
+    const struct zo_op_call call = {&op, &r->machine, at, r->streams, 0};
 
     for (int d = 0; d < ranks; d++) {
         void *const own[] = {r->local[d], r->staging[d], r->grad[d],

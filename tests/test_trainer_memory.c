@@ -168,7 +168,7 @@ static void test_recomputes_to_fit(void)
     for (int i = 0; i < 3; i++) {
         knobs.gpu_memory_bytes = needs[i];
         TAP_CHECK_INT(tiny_open(&knobs, &run), ZO_OK);
-        TAP_CHECK_INT(zo_trainer_build(run.trainer)->options.keep, i);
+        TAP_CHECK_INT(zo_trainer_build(run.trainer)->options.placement.keep, i);
         TAP_CHECK(planned(&run, 0) == needs[i]);
         TAP_CHECK_INT(tiny_start(&run), ZO_OK);
         TAP_CHECK_INT(tiny_train(&run, &got), ZO_OK);

@@ -75,7 +75,7 @@ void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
                   zo_dtype_name(build->options.type), machine->device_count,
                   machine->device_count == 1 ? "" : "s", build->options.micros,
                   build->options.micros == 1 ? "" : "es", setup->bounds.tokens,
-                  kept_text(build->options.keep));
+                  kept_text(build->options.placement.keep));
     for (int d = 0; d < machine->device_count; d++) {
         zo_plan_arena(&build->program, ZO_TIER_GPU, d, &arena);
         print_arena(file, machine->device_ops->info(machine->devices[d])->name,
@@ -128,7 +128,7 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
     zo_jsonl_text(&json, "dtype", zo_dtype_name(build->options.type));
     zo_jsonl_int(&json, "micro_batches", build->options.micros);
     zo_jsonl_int(&json, "micro_batch_tokens", setup->bounds.tokens);
-    zo_jsonl_text(&json, "recompute", kept_text(build->options.keep));
+    zo_jsonl_text(&json, "recompute", kept_text(build->options.placement.keep));
     zo_jsonl_array_begin(&json, "devices");
     for (int d = 0; d < machine->device_count; d++) {
         zo_plan_arena(&build->program, ZO_TIER_GPU, d, &arena);

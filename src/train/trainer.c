@@ -63,9 +63,12 @@ static enum zo_status build_with(struct zo_trainer *trainer, enum zo_keep keep)
         .type = config->dtype,
         .comm_type = config->communication_dtype,
         .micros = micros_of(options),
-        .pass_micros = 1, /* all units are resident: more only costs memory */
         .decides = zo_run_decides(config),
-        .keep = keep,
+        /* All units are resident: more micro batches only cost memory. */
+        .placement = {.pass_micros = 1,
+                      .keep = keep,
+                      .weight_ring = 2,
+                      .gradient_ring = 1},
         .has_evaluation = options->eval_batches != NULL,
         .evaluates_only = options->evaluates_only,
         .bucket_elems = config->zero.reduce_bucket_size,
