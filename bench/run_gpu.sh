@@ -19,6 +19,7 @@
 #   CONFIGURE_ARGS  of configure    [--with-cuda-arch= what the GPU is]
 #   PYTHON          one with torch, transformers, safetensors  [python3]
 #   STAGE_SECONDS   limit of a stage                     [560]
+#   TOOLS           of the sanitizer  [initcheck racecheck memcheck]
 set -u
 source=$(cd "$(dirname "$0")/.." && pwd)
 OUT=${OUT:-$PWD/gpu-results}
@@ -146,7 +147,7 @@ stage_sanitizer() {
   }
   # cuBLASLt's own kernels (nvjet) synchronise in ways that racecheck does not
   # know; they are NVIDIA's to check.
-  for tool in initcheck racecheck memcheck; do
+  for tool in ${TOOLS:-initcheck racecheck memcheck}; do
     for type in --bf16 --fp16 ''; do
       # shellcheck disable=SC2086
       timed timeout -k 5 240 "$sanitizer" --tool $tool --error-exitcode 9 \
