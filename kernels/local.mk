@@ -2,6 +2,7 @@
 libzo_a_SOURCES += \
 	kernels/check.c \
 	kernels/host/adamw_host.c \
+	kernels/host/host_passes.c \
 	kernels/host/attention_backward_host.c \
 	kernels/host/attention_host.c \
 	kernels/host/attention_host.h \

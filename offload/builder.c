@@ -7,6 +7,8 @@
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 
+#define BOUNDARIES_AHEAD 2 /* that come back before they are needed */
+
 /* ---- for models --------------------------------------------------------- */
 
 enum zo_status zo_emit_buffer(const struct zo_emit *emit,
@@ -55,8 +57,8 @@ const struct zo_micro_counts *zo_call_counts(const struct zo_op_call *call)
 
 /* ---- emitting lists ------------------------------------------------------ */
 
-static zo_buffer_id *part(zo_buffer_id *ids, const struct zo_lister *lister,
-                          int outer, int micro, int device)
+zo_buffer_id *zo_lister_part(zo_buffer_id *ids, const struct zo_lister *lister,
+                             int outer, int micro, int device)
 {
     const struct zo_build_options *options = &lister->build->options;
 
@@ -80,11 +82,13 @@ static struct zo_emit emit_of(const struct zo_lister *lister, int unit,
         .trains = lister->trains,
         .is_first = micro == 0,
         .keep = build->options.placement.keep,
-        .weights = zo_build_unit(build, unit, device)->weights,
+        .weights = lister->weights != ZO_NO_BUFFER
+                       ? lister->weights
+                       : zo_build_unit(build, unit, device)->weights,
         .grad_sum = ZO_NO_BUFFER,
-        .batch = *part(lister->batches, lister, 0, micro, device),
-        .input = unit > 0 ? *part(lister->boundaries, lister, unit - 1, micro,
-                                  device)
+        .batch = *zo_lister_part(lister->batches, lister, 0, micro, device),
+        .input = unit > 0 ? *zo_lister_part(lister->boundaries, lister,
+                                            unit - 1, micro, device)
                           : ZO_NO_BUFFER,
         .output = ZO_NO_BUFFER,
         .d_input = ZO_NO_BUFFER,
@@ -97,23 +101,35 @@ static struct zo_emit emit_of(const struct zo_lister *lister, int unit,
     };
 }
 
-static enum zo_status emit_copy(const struct zo_lister *lister,
-                                enum zo_engine engine, const char *name,
-                                int device, struct zo_access target,
-                                struct zo_access source)
+enum zo_status zo_lister_copy(const struct zo_lister *lister,
+                              const struct zo_copy *copy)
 {
     const struct zo_op op = {
-        .name = name,
+        .name = copy->name,
         .run = zo_build_run_copy,
-        .args = {(int64_t)target.bytes},
-        .engine = engine,
-        .device = device,
-        .unit = -1,
-        .micro = -1,
+        .args = {(int64_t)copy->target.bytes},
+        .engine = copy->engine,
+        .device = copy->device,
+        .unit = copy->unit,
+        .micro = copy->micro,
     };
 
-    return zo_schedule_add(&lister->build->program, lister->schedule, &op,
-                           (const struct zo_access[]){target, source}, 2);
+    return zo_schedule_add(
+        &lister->build->program, lister->schedule, &op,
+        (const struct zo_access[]){copy->target, copy->source}, 2);
+}
+
+enum zo_status zo_lister_cpu(const struct zo_lister *lister,
+                             const struct zo_op *op,
+                             const struct zo_access *accesses,
+                             size_t access_count)
+{
+    struct zo_op added = *op;
+
+    added.engine = ZO_ENGINE_CPU;
+    added.device = 0;
+    return zo_schedule_add(&lister->build->program, lister->schedule, &added,
+                           accesses, access_count);
 }
 
 static enum zo_status emit_upload(struct zo_lister *lister, int micro,
@@ -129,53 +145,32 @@ static enum zo_status emit_upload(struct zo_lister *lister, int micro,
     };
     const uint64_t offset = (uint64_t)(micro * options->device_count + device) *
                             options->batch_bytes;
-    zo_buffer_id *id = part(lister->batches, lister, 0, micro, device);
+    zo_buffer_id *id =
+        zo_lister_part(lister->batches, lister, 0, micro, device);
 
     ZO_TRY(zo_emit_buffer(&emit, ZO_PURPOSE_BATCH, "batch",
                           options->batch_bytes, id));
-    return emit_copy(lister, ZO_ENGINE_H2D, "batch upload", device,
-                     zo_whole(&build->program, *id, ZO_WRITE),
-                     (struct zo_access){build->batch_host, ZO_READ, offset,
-                                        options->batch_bytes});
+    return zo_lister_copy(
+        lister, &(struct zo_copy){
+                    .engine = ZO_ENGINE_H2D,
+                    .name = "batch upload",
+                    .device = device,
+                    .unit = -1,
+                    .micro = micro,
+                    .target = zo_whole(&build->program, *id, ZO_WRITE),
+                    .source = {build->batch_host, ZO_READ, offset,
+                               options->batch_bytes},
+                });
 }
 
-static enum zo_status emit_adamw(const struct zo_lister *lister, int u, int d)
+/* The first units' boundaries wait on the host, but that of the last layer:
+ * the head needs it next. */
+static bool waits_on_host(const struct zo_lister *lister, int unit)
 {
-    struct zo_build *build = lister->build;
-    struct zo_program *program = &build->program;
-    const struct zo_unit_buffers *unit = zo_build_unit(build, u, d);
-    const zo_buffer_id second = build->options.type == ZO_BF16 ? unit->remainder
-                                : build->options.type == ZO_F16
-                                    ? unit->master
-                                    : unit->exp_avg; /* fp32: none */
-    const struct zo_access accesses[] = {
-        zo_whole(program, build->record, ZO_READ),
-        zo_whole(program, build->control, ZO_READ),
-        zo_whole(program, unit->weights, ZO_READ_WRITE),
-        zo_whole(program, second, ZO_READ_WRITE),
-        zo_whole(program, unit->exp_avg, ZO_READ_WRITE),
-        zo_whole(program, unit->exp_avg_sq, ZO_READ_WRITE),
-        zo_whole(program, unit->grad, ZO_READ),
-        {build->bad[d], ZO_READ_WRITE, (uint64_t)u * sizeof(uint32_t),
-         sizeof(uint32_t)},
-    };
-    struct zo_access used[ZO_COUNT(accesses)];
-    const struct zo_op op = {
-        .name = "AdamW",
-        .run = zo_build_run_adamw,
-        .context = &build->options,
-        .engine = ZO_ENGINE_COMPUTE,
-        .device = d,
-        .unit = u,
-        .micro = -1,
-    };
+    const struct zo_build_options *options = &lister->build->options;
 
-    memcpy(used, accesses, sizeof(used));
-    if (!build->options.decides) {
-        used[1].bytes = 0; /* nothing to wait for: the record has it all */
-    }
-    return zo_schedule_add(program, lister->schedule, &op, used,
-                           ZO_COUNT(used));
+    return lister->trains && unit < options->placement.host_boundaries &&
+           unit + 2 < options->unit_count;
 }
 
 static enum zo_status emit_forward(struct zo_lister *lister, int u, int micro,
@@ -183,50 +178,24 @@ static enum zo_status emit_forward(struct zo_lister *lister, int u, int micro,
 {
     const struct zo_build_options *options = &lister->build->options;
     struct zo_emit emit = emit_of(lister, u, micro, d);
+    struct zo_unit_rows rows;
 
     if (u + 1 < options->unit_count) {
-        zo_buffer_id *id = part(lister->boundaries, lister, u, micro, d);
+        zo_buffer_id *id =
+            zo_lister_part(lister->boundaries, lister, u, micro, d);
 
         ZO_TRY(zo_emit_buffer(&emit, ZO_PURPOSE_BOUNDARY, "boundary",
                               options->boundary_bytes, id));
         emit.output = *id;
     }
-    return options->model_ops->forward(options->model, &emit);
-}
-
-/* The gradient sums of a unit; its gaps are cleared at their first use. */
-static enum zo_status open_sum(struct zo_lister *lister,
-                               const struct zo_emit *emit)
-{
-    const struct zo_build_options *options = &lister->build->options;
-    const struct zo_unit *unit = &options->units[emit->unit];
-    zo_buffer_id *id =
-        &lister->grad_sums[emit->unit * options->device_count + emit->device];
-    struct zo_unit_gap gaps[ZO_GAPS_MAX];
-    struct zo_access accesses[ZO_GAPS_MAX];
-    const int count = zo_unit_gaps(unit, gaps, ZO_GAPS_MAX);
-    const struct zo_op op = {
-        .name = "clear gaps",
-        .run = zo_build_run_clear,
-        .context = unit,
-        .engine = ZO_ENGINE_COMPUTE,
-        .device = emit->device,
-        .unit = emit->unit,
-        .micro = emit->micro,
-    };
-
-    ZO_TRY(zo_emit_buffer(emit, ZO_PURPOSE_GRADIENT_SUM, "gradient sums",
-                          (uint64_t)unit->elems * sizeof(float), id));
-    for (int i = 0; i < count; i++) {
-        accesses[i] = (struct zo_access){
-            *id, ZO_WRITE, (uint64_t)gaps[i].begin_elems * sizeof(float),
-            (uint64_t)(gaps[i].end_elems - gaps[i].begin_elems) *
-                sizeof(float)};
+    if (zo_build_gathers(options, u, &rows)) {
+        emit.has_rows = true;
+        emit.weights = *zo_lister_part(lister->rows, lister, 0, micro, d);
     }
-    return count == 0
-               ? ZO_OK
-               : zo_schedule_add(&lister->build->program, lister->schedule, &op,
-                                 accesses, (size_t)count);
+    ZO_TRY(options->model_ops->forward(options->model, &emit));
+    return waits_on_host(lister, u)
+               ? zo_lister_put_boundary(lister, u, micro, d)
+               : ZO_OK;
 }
 
 /* Backward of a unit; of the last one, forward and loss with it. */
@@ -238,15 +207,16 @@ static enum zo_status emit_backward(struct zo_lister *lister, int u, int micro,
     struct zo_emit emit = emit_of(lister, u, micro, d);
 
     if (emit.is_first) {
-        ZO_TRY(open_sum(lister, &emit));
+        ZO_TRY(zo_lister_open_sum(lister, &emit));
     }
     emit.grad_sum = lister->grad_sums[u * options->device_count + d];
     if (!turns) {
-        emit.output = *part(lister->boundaries, lister, u, micro, d);
-        emit.d_output = *part(lister->d_boundaries, lister, u, micro, d);
+        emit.d_output =
+            *zo_lister_part(lister->d_boundaries, lister, u, micro, d);
     }
     if (u > 0) {
-        zo_buffer_id *id = part(lister->d_boundaries, lister, u - 1, micro, d);
+        zo_buffer_id *id =
+            zo_lister_part(lister->d_boundaries, lister, u - 1, micro, d);
 
         ZO_TRY(zo_emit_buffer(&emit, ZO_PURPOSE_BOUNDARY, "boundary gradient",
                               options->boundary_bytes, id));
@@ -256,147 +226,159 @@ static enum zo_status emit_backward(struct zo_lister *lister, int u, int micro,
                  : options->model_ops->backward(options->model, &emit);
 }
 
-static enum zo_status emit_cast(const struct zo_lister *lister, int u, int d,
-                                zo_buffer_id target, enum zo_dtype type)
-{
-    struct zo_build *build = lister->build;
-    const struct zo_build_options *options = &build->options;
-    const struct zo_op op = {
-        .name = "gradient cast",
-        .run = zo_build_run_cast,
-        .args = {options->units[u].elems, type, ZO_F32},
-        .engine = ZO_ENGINE_COMPUTE,
-        .device = d,
-        .unit = u,
-        .micro = -1,
-    };
-    const zo_buffer_id sum = lister->grad_sums[u * options->device_count + d];
-
-    return zo_schedule_add(&build->program, lister->schedule, &op,
-                           (const struct zo_access[]){
-                               zo_whole(&build->program, target, ZO_WRITE),
-                               zo_whole(&build->program, sum, ZO_READ),
-                           },
-                           2);
-}
-
-static struct zo_access norm_access(const struct zo_build *build, int u, int d)
-{
-    return (struct zo_access){build->norms[d], ZO_WRITE,
-                              (uint64_t)u * sizeof(struct zo_norm_result),
-                              sizeof(struct zo_norm_result)};
-}
-
-/* One device: its sum, rounded, is the gradient. */
-static enum zo_status finish_alone(const struct zo_lister *lister, int u)
-{
-    struct zo_build *build = lister->build;
-    struct zo_program *program = &build->program;
-    const struct zo_unit_buffers *unit = zo_build_unit(build, u, 0);
-    const struct zo_op op = {
-        .name = "gradient norm",
-        .run = zo_build_run_norm,
-        .context = &build->options,
-        .engine = ZO_ENGINE_COMPUTE,
-        .unit = u,
-        .micro = -1,
-    };
-
-    ZO_TRY(emit_cast(lister, u, 0, unit->grad, build->options.type));
-    return zo_schedule_add(
-        program, lister->schedule, &op,
-        (const struct zo_access[]){
-            norm_access(build, u, 0),
-            zo_whole(program, unit->grad, ZO_READ),
-            zo_whole(program, build->norm_workspace[0], ZO_WRITE),
-        },
-        3);
-}
-
-/* Several devices: the sums, rounded, are exchanged and added at owners. */
-static enum zo_status finish_together(const struct zo_lister *lister, int u)
-{
-    struct zo_build *build = lister->build;
-    struct zo_program *program = &build->program;
-    const struct zo_build_options *options = &build->options;
-    const struct zo_unit *unit = &options->units[u];
-    const size_t comm_bytes = zo_dtype_bytes(options->comm_type);
-    const int64_t bucket =
-        options->bucket_elems > 0
-            ? zo_min_i64((int64_t)zo_round_up((uint64_t)options->bucket_elems,
-                                              ZO_TENSOR_ALIGN_ELEMS),
-                         unit->shard_elems)
-            : unit->shard_elems;
-    struct zo_access accesses[ZO_OP_ACCESSES_MAX];
-    const struct zo_op op = {
-        .name = "gradient reduction",
-        .run = zo_build_run_reduce,
-        .context = options,
-        .args = {bucket},
-        .engine = ZO_ENGINE_COLLECTIVE,
-        .unit = u,
-        .micro = -1,
-    };
-
-    for (int d = 0; d < options->device_count; d++) {
-        const struct zo_emit emit = {.program = program,
-                                     .schedule = lister->schedule,
-                                     .device = d,
-                                     .unit = u};
-        zo_buffer_id local, staging;
-
-        ZO_TRY(zo_emit_buffer(&emit, ZO_PURPOSE_COMMUNICATION,
-                              "gradient to send",
-                              (uint64_t)unit->elems * comm_bytes, &local));
-        ZO_TRY(zo_emit_buffer(
-            &emit, ZO_PURPOSE_COMMUNICATION, "gradient pieces",
-            (uint64_t)(bucket * options->device_count) * comm_bytes, &staging));
-        ZO_TRY(emit_cast(lister, u, d, local, options->comm_type));
-        accesses[5 * d] = zo_whole(program, local, ZO_READ);
-        accesses[5 * d + 1] = zo_whole(program, staging, ZO_WRITE);
-        accesses[5 * d + 2] =
-            zo_whole(program, zo_build_unit(build, u, d)->grad, ZO_WRITE);
-        accesses[5 * d + 3] = norm_access(build, u, d);
-        accesses[5 * d + 4] =
-            zo_whole(program, build->norm_workspace[d], ZO_WRITE);
-    }
-    return zo_schedule_add(program, lister->schedule, &op, accesses,
-                           5 * (size_t)options->device_count);
-}
-
-static enum zo_status finish_unit(const struct zo_lister *lister, int u)
-{
-    return lister->build->options.device_count == 1
-               ? finish_alone(lister, u)
-               : finish_together(lister, u);
-}
-
 /* ---- lists --------------------------------------------------------------- */
 
-static enum zo_status emit_pass(struct zo_lister *lister, int begin, int end)
+/* A pass: micro batches begin .. end - 1 through all units. */
+struct pass {
+    int begin, end;
+    int parts; /* micro batches times devices */
+};
+
+static int micro_of(const struct zo_lister *lister, const struct pass *pass,
+                    int part)
+{
+    return pass->begin + part / lister->build->options.device_count;
+}
+
+static int device_of(const struct zo_lister *lister, int part)
+{
+    return part % lister->build->options.device_count;
+}
+
+/* The rows of a part of a pass; behind the last one there are none. */
+static enum zo_status gather_part(struct zo_lister *lister,
+                                  const struct pass *pass, int part)
+{
+    struct zo_unit_rows rows;
+
+    if (part >= pass->parts ||
+        !zo_build_gathers(&lister->build->options, 0, &rows)) {
+        return ZO_OK;
+    }
+    return zo_lister_gather(lister, 0, micro_of(lister, pass, part),
+                            device_of(lister, part));
+}
+
+/* Rows are gathered for the part behind the one at hand. */
+static enum zo_status forward_unit(struct zo_lister *lister, int u,
+                                   const struct pass *pass)
+{
+    if (u == 0) {
+        ZO_TRY(gather_part(lister, pass, 0));
+    }
+    ZO_TRY(zo_lister_use(lister, u));
+    for (int i = 0; i < pass->parts; i++) {
+        if (u == 0) {
+            ZO_TRY(gather_part(lister, pass, i + 1));
+        }
+        ZO_TRY(emit_forward(lister, u, micro_of(lister, pass, i),
+                            device_of(lister, i)));
+    }
+    return ZO_OK;
+}
+
+/* Boundaries that backward needs, counted from the last layer's down, a part
+ * at a time; those that wait on the host come back ahead of time. */
+static enum zo_status fetch_boundaries(struct zo_lister *lister,
+                                       const struct pass *pass, int64_t item)
+{
+    const int layers = lister->build->options.unit_count - 2;
+
+    for (; lister->boundary_at <= item + BOUNDARIES_AHEAD;
+         lister->boundary_at++) {
+        const int part = (int)(lister->boundary_at % pass->parts);
+        const int64_t unit = layers - lister->boundary_at / pass->parts - 1;
+
+        if (unit < 0) {
+            break;
+        }
+        if (waits_on_host(lister, (int)unit)) {
+            ZO_TRY(zo_lister_get_boundary(lister, (int)unit,
+                                          micro_of(lister, pass, part),
+                                          device_of(lister, part)));
+        }
+    }
+    return ZO_OK;
+}
+
+static enum zo_status backward_unit(struct zo_lister *lister, int u,
+                                    const struct pass *pass)
 {
     const struct zo_build_options *options = &lister->build->options;
-    const int devices = options->device_count;
-    const int parts = (end - begin) * devices;
+    const int layers = options->unit_count - 2;
+    struct zo_unit_rows rows;
 
-    for (int i = 0; i < parts; i++) {
-        ZO_TRY(emit_upload(lister, begin + i / devices, i % devices));
+    if (!zo_build_gathers(options, u, &rows)) { /* only forward reads rows */
+        ZO_TRY(zo_lister_use(lister, u));
     }
+    for (int i = 0; i < pass->parts; i++) {
+        ZO_TRY(fetch_boundaries(lister, pass,
+                                (int64_t)(layers - u) * pass->parts + i));
+        ZO_TRY(emit_backward(lister, u, micro_of(lister, pass, i),
+                             device_of(lister, i)));
+    }
+    return pass->end == options->micros ? zo_lister_finish(lister, u) : ZO_OK;
+}
+
+/* Updates of what a decision held up: those on the host may begin at once,
+ * those on a device stand where forward needs them. */
+static enum zo_status update_before(struct zo_lister *lister, int unit,
+                                    bool is_offloaded)
+{
+    const struct zo_build_options *options = &lister->build->options;
+
+    if (!options->decides || options->evaluates_only ||
+        zo_build_offloads(options, unit) != is_offloaded) {
+        return ZO_OK;
+    }
+    for (int d = 0; d < options->device_count; d++) {
+        ZO_TRY(zo_lister_update(lister, unit, d,
+                                zo_build_unit(lister->build, unit, d)->grad));
+    }
+    return ZO_OK;
+}
+
+static enum zo_status emit_pass(struct zo_lister *lister,
+                                const struct pass *pass)
+{
+    const struct zo_build_options *options = &lister->build->options;
+    const int last = options->unit_count - 1;
+
+    lister->boundary_at = 0;
+    for (int i = 0; i < pass->parts; i++) {
+        ZO_TRY(emit_upload(lister, micro_of(lister, pass, i),
+                           device_of(lister, i)));
+    }
+    for (int u = 0; u <= last; u++) {
+        if (pass->begin == 0) {
+            ZO_TRY(update_before(lister, u, false));
+        }
+        if (u < last || !lister->trains) {
+            ZO_TRY(forward_unit(lister, u, pass));
+        }
+    }
+    for (int u = last; lister->trains && u >= 0; u--) {
+        ZO_TRY(backward_unit(lister, u, pass));
+    }
+    return ZO_OK;
+}
+
+/* The passes of a list over `micros` micro batches. */
+static enum zo_status emit_passes(struct zo_lister *lister, int micros,
+                                  int pass_micros)
+{
+    const struct zo_build_options *options = &lister->build->options;
+
+    ZO_TRY(zo_lister_plan_uses(lister, (int)zo_div_ceil(micros, pass_micros)));
     for (int u = 0; u < options->unit_count; u++) {
-        for (int d = 0; begin == 0 && d < devices; d++) {
-            ZO_TRY(emit_adamw(lister, u, d));
-        }
-        for (int i = 0; u + 1 < options->unit_count && i < parts; i++) {
-            ZO_TRY(emit_forward(lister, u, begin + i / devices, i % devices));
-        }
+        ZO_TRY(update_before(lister, u, true));
     }
-    for (int u = options->unit_count - 1; u >= 0; u--) {
-        for (int i = 0; i < parts; i++) {
-            ZO_TRY(emit_backward(lister, u, begin + i / devices, i % devices));
-        }
-        if (end == options->micros) {
-            ZO_TRY(finish_unit(lister, u));
-        }
+    for (int begin = 0; begin < micros; begin += pass_micros) {
+        const int end = (int)zo_min_i64(begin + pass_micros, micros);
+        const struct pass pass = {begin, end,
+                                  (end - begin) * options->device_count};
+
+        ZO_TRY(emit_pass(lister, &pass));
     }
     return ZO_OK;
 }
@@ -425,11 +407,18 @@ static enum zo_status emit_results(const struct zo_lister *lister, int d)
         if (copies[i].trains && !lister->trains) {
             continue;
         }
-        ZO_TRY(emit_copy(
-            lister, ZO_ENGINE_D2H, copies[i].name, d,
-            (struct zo_access){copies[i].target, ZO_WRITE,
-                               (uint64_t)d * copies[i].bytes, copies[i].bytes},
-            (struct zo_access){copies[i].source, ZO_READ, 0, copies[i].bytes}));
+        ZO_TRY(zo_lister_copy(
+            lister,
+            &(struct zo_copy){
+                .engine = ZO_ENGINE_D2H,
+                .name = copies[i].name,
+                .device = d,
+                .unit = -1,
+                .micro = -1,
+                .target = {copies[i].target, ZO_WRITE,
+                           (uint64_t)d * copies[i].bytes, copies[i].bytes},
+                .source = {copies[i].source, ZO_READ, 0, copies[i].bytes},
+            }));
     }
     return ZO_OK;
 }
@@ -445,6 +434,7 @@ static enum zo_status emit_decide(const struct zo_lister *lister)
         .engine = ZO_ENGINE_CPU,
         .unit = -1,
         .micro = -1,
+        .priority = -1, /* the next step waits for it */
     };
 
     return zo_schedule_add(program, lister->schedule, &op,
@@ -453,10 +443,11 @@ static enum zo_status emit_decide(const struct zo_lister *lister)
                                zo_whole(program, build->norms_host, ZO_READ),
                                zo_whole(program, build->losses_host, ZO_READ),
                                zo_whole(program, build->bad_host, ZO_READ),
+                               zo_whole(program, build->host_bad, ZO_READ),
                                zo_whole(program, build->control, ZO_READ_WRITE),
                                zo_whole(program, build->result, ZO_WRITE),
                            },
-                           6);
+                           7);
 }
 
 static enum zo_status build_step(struct zo_lister *lister)
@@ -467,12 +458,8 @@ static enum zo_status build_step(struct zo_lister *lister)
     build->step_schedule = lister->schedule =
         zo_program_schedule(&build->program, "step");
     lister->trains = true;
-    for (int begin = 0; begin < options->micros;
-         begin += options->placement.pass_micros) {
-        ZO_TRY(emit_pass(
-            lister, begin,
-            (int)zo_min_i64(begin + options->placement.pass_micros, options->micros)));
-    }
+    ZO_TRY(
+        emit_passes(lister, options->micros, options->placement.pass_micros));
     for (int d = 0; d < options->device_count; d++) {
         ZO_TRY(emit_results(lister, d));
     }
@@ -488,34 +475,23 @@ static enum zo_status build_evaluation(struct zo_lister *lister)
     build->evaluation_schedule = lister->schedule =
         zo_program_schedule(&build->program, "evaluation");
     lister->trains = false;
-    for (int d = 0; d < options->device_count; d++) {
-        ZO_TRY(emit_upload(lister, 0, d));
-    }
-    for (int u = 0; u < options->unit_count; u++) {
-        for (int d = 0; d < options->device_count; d++) {
-            if (!options->evaluates_only) {
-                ZO_TRY(emit_adamw(lister, u, d));
-            }
-            ZO_TRY(emit_forward(lister, u, 0, d));
-        }
-    }
+    ZO_TRY(emit_passes(lister, 1, 1));
     for (int d = 0; d < options->device_count; d++) {
         ZO_TRY(emit_results(lister, d));
     }
     return ZO_OK;
 }
 
+/* Empty when no update is held up. */
 static enum zo_status build_tail(struct zo_lister *lister)
 {
     struct zo_build *build = lister->build;
-    const struct zo_build_options *options = &build->options;
 
     build->tail_schedule = lister->schedule =
         zo_program_schedule(&build->program, "last update");
-    for (int u = 0; u < options->unit_count; u++) {
-        for (int d = 0; d < options->device_count; d++) {
-            ZO_TRY(emit_adamw(lister, u, d));
-        }
+    for (int u = 0; u < build->options.unit_count; u++) {
+        ZO_TRY(update_before(lister, u, true));
+        ZO_TRY(update_before(lister, u, false));
     }
     return ZO_OK;
 }
@@ -531,8 +507,11 @@ static enum zo_status open_lister(struct zo_lister *lister)
                     &lister->boundaries));
     ZO_TRY(zo_alloc(units * parts, sizeof(zo_buffer_id), "the builder",
                     &lister->d_boundaries));
+    ZO_TRY(zo_alloc(units * parts, sizeof(zo_buffer_id), "the builder",
+                    &lister->waiting));
     ZO_TRY(zo_alloc(units * devices, sizeof(zo_buffer_id), "the builder",
                     &lister->grad_sums));
+    ZO_TRY(zo_alloc(parts, sizeof(zo_buffer_id), "the builder", &lister->rows));
     return zo_alloc(parts, sizeof(zo_buffer_id), "the builder",
                     &lister->batches);
 }
@@ -541,7 +520,10 @@ static void close_lister(struct zo_lister *lister)
 {
     zo_free(lister->boundaries);
     zo_free(lister->d_boundaries);
+    zo_free(lister->waiting);
     zo_free(lister->grad_sums);
+    zo_free(lister->rows);
+    zo_free(lister->uses);
     zo_free(lister->batches);
 }
 
@@ -567,15 +549,43 @@ static enum zo_status build_all(struct zo_lister *lister)
     return zo_layout(&build->program);
 }
 
+/* Rules that the planner keeps to. */
+static void check_options(const struct zo_build_options *options)
+{
+    const struct zo_placement *placement = &options->placement;
+    bool offloads = false, streams = false;
+
+    ZO_ASSERT(options->unit_count >= 2);
+    ZO_ASSERT(placement->pass_micros >= 1 &&
+              placement->pass_micros <= options->micros);
+    for (int u = 0; u < options->unit_count; u++) {
+        const struct zo_unit_homes *homes = zo_build_homes(options, u);
+
+        ZO_ASSERT(homes->weights <= ZO_TIER_CPU &&
+                  homes->optimizer <= ZO_TIER_CPU);
+        /* A weight is half of its master. */
+        ZO_ASSERT(homes->weights == ZO_TIER_GPU ||
+                  homes->optimizer != ZO_TIER_GPU || options->evaluates_only);
+        streams |= zo_build_streams(options, u);
+        offloads |= zo_build_offloads(options, u);
+    }
+    ZO_ASSERT(options->device_count == 1 || (!streams && !offloads));
+    ZO_ASSERT(!streams || (placement->weight_ring >= 2 &&
+                           placement->weight_ring <= ZO_RING_MAX));
+    ZO_ASSERT(!offloads || (placement->gradient_ring >= 1 &&
+                            placement->gradient_ring <= ZO_RING_MAX));
+    ZO_ASSERT(placement->host_gradient_ring >= 0 &&
+              placement->host_gradient_ring <= ZO_RING_MAX);
+    ZO_ASSERT(placement->host_boundaries == 0 || options->device_count == 1);
+}
+
 enum zo_status zo_build_train(const struct zo_build_options *options,
                               struct zo_build *build_out)
 {
-    struct zo_lister lister = {.build = build_out};
+    struct zo_lister lister = {.build = build_out, .weights = ZO_NO_BUFFER};
     enum zo_status status;
 
-    ZO_ASSERT(options->unit_count >= 2);
-    ZO_ASSERT(options->placement.pass_micros >= 1 &&
-              options->placement.pass_micros <= options->micros);
+    check_options(options);
     *build_out =
         (struct zo_build){.options = *options, .evaluation_schedule = -1};
     zo_program_init(&build_out->program, options->device_count);

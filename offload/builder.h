@@ -6,20 +6,30 @@
  *
  * The list of step k, for passes of pass_micros micro batches:
  *
- *   for each unit in forward order: AdamW(k-1, unit); upload of the batch
  *   for each pass
+ *     upload of the batch
  *     for each unit in forward order, each micro batch: forward
  *     the last unit, each micro batch: forward and backward
  *     for each unit in backward order, each micro batch: backward
- *       behind the last micro batch of the step: cast, exchange, norm
+ *       behind the last micro batch of the step: cast, exchange, norm; to the
+ *       host, if the optimizer is there; AdamW(k, unit)
  *   results to the host; decide(k)
  *
  * so micro batches pass through a unit before the next unit is touched
- * (layer-major accumulation).  The tail list holds the last AdamW.
+ * (layer-major accumulation).  Weights that live on the host pass through a
+ * ring of device buffers, each fetched as early as the ring allows.
+ *
+ * When updates wait for decide(k) (clipping, loss scale, overflow check),
+ * AdamW(k, unit) stands in list k + 1 instead, before forward's first use of
+ * the unit, all gradients wait until then, and a tail list ends the run.
+ * Otherwise an update reads nothing but its own gradient, so it may stand
+ * right behind it: a resident gradient then lives no longer than that, and
+ * those on the host may share a ring.
  */
 #ifndef ZO_OFFLOAD_BUILDER_H
 #define ZO_OFFLOAD_BUILDER_H
 
+#include "kernels/host_passes.h"
 #include "offload/record.h"
 #include "offload/schedule.h"
 #include "offload/unit.h"
@@ -55,12 +65,25 @@ struct zo_placement {
     const struct zo_unit_homes *homes; /* a unit, borrowed; NULL: all GPU */
     int pass_micros;                   /* micro batches a pass: 1..micros */
     enum zo_keep keep;                 /* of the inside of units */
-    int weight_ring;        /* device buffers of weights that stream: >= 1 */
+    int weight_ring;        /* device buffers of weights that stream: >= 2 */
     int gradient_ring;      /* device buffers of gradients on their way: >= 1 */
     int host_gradient_ring; /* likewise on the host; 0: one buffer a unit */
-    bool host_boundaries;   /* boundary activations wait on the host */
+    int host_boundaries;    /* outputs of so many first units wait there */
     bool weight_copies;     /* fp16: the host keeps 16-bit weights too */
     bool pageable_weights, pageable_optimizer; /* pin_memory false */
+    bool waits_to_fetch;     /* weights are fetched when needed, not before */
+    int64_t reuse_max_elems; /* weights whose uses lie further apart are
+                                fetched again; 0: however far */
+};
+
+/* Of a unit that forward reads by rows (an embedding): those that a micro
+ * batch uses are gathered on the host, and they alone cross the bus. */
+struct zo_unit_rows {
+    uint64_t row_bytes, rows_max;
+    /* CPU engine: record, rows (written), weights or master, the micro
+     * batch's tables on the host.  Context: the model.  args[0]: the type of
+     * what is read. */
+    zo_op_fn gather;
 };
 
 /* Where the operations of one (unit, device, micro batch) go. */
@@ -72,7 +95,8 @@ struct zo_emit {
     bool trains;   /* false: evaluation or decoding */
     bool is_first; /* gradient sums are set, not added to */
     enum zo_keep keep;
-    zo_buffer_id weights;       /* (elems) type */
+    zo_buffer_id weights;       /* (elems) type; with has_rows, only those */
+    bool has_rows;              /* rows that the micro batch uses */
     zo_buffer_id grad_sum;      /* (elems) fp32 */
     zo_buffer_id batch;         /* the micro batch's tables, on the device */
     zo_buffer_id input, output; /* (T, C) type; of the boundaries */
@@ -91,6 +115,8 @@ struct zo_model_ops {
     enum zo_status (*prepare)(void *model, struct zo_program *program,
                               int device);
     enum zo_status (*forward)(void *model, const struct zo_emit *emit);
+    /* May be NULL.  True: forward reads the unit by rows. */
+    bool (*rows)(void *model, int unit, struct zo_unit_rows *rows_out);
     /* The last unit: forward, loss and backward in one. */
     enum zo_status (*turn)(void *model, const struct zo_emit *emit);
     enum zo_status (*backward)(void *model, const struct zo_emit *emit);
@@ -104,7 +130,8 @@ struct zo_measured {
     const struct zo_step_record *record;
     const struct zo_norm_result *norms; /* (devices, units) */
     const float *losses;                /* see zo_measured_losses() */
-    const uint32_t *bad;                /* (devices, units) */
+    /* (devices, units): of updates on the device, and on the host. */
+    const uint32_t *bad, *host_bad;
     const struct zo_build_options *options;
 };
 
@@ -125,6 +152,8 @@ struct zo_build_options {
     enum zo_dtype comm_type; /* communication_data_type */
     int micros;              /* gradient accumulation steps */
     bool decides; /* updates wait for decide: clipping, scale or check */
+    bool keeps_gradients; /* for tests: each stays until the next one */
+    enum zo_simd simd;    /* of updates on the host */
     struct zo_placement placement;
     enum zo_dtype moment_type; /* ZO_F32, or ZO_BF16 as an opt-in */
     bool has_evaluation;
@@ -141,14 +170,18 @@ struct zo_build_options {
     void *decide_context; /* borrowed */
 };
 
-/* Buffers of one unit on one device. */
+/* Buffers of one unit on one device; ZO_NO_BUFFER where there is none. */
 struct zo_unit_buffers {
-    zo_buffer_id weights;
-    zo_buffer_id remainder; /* bf16 */
-    zo_buffer_id master;    /* fp16 */
+    zo_buffer_id weights;        /* at home */
+    zo_buffer_id device_weights; /* the device's copy, renewed by each list */
+    zo_buffer_id remainder;      /* bf16 */
+    zo_buffer_id master;         /* fp16 */
     zo_buffer_id exp_avg, exp_avg_sq;
-    zo_buffer_id grad;
+    zo_buffer_id grad; /* one that stays between lists */
 };
+
+#define ZO_RING_MAX      64
+#define ZO_STAGING_DEPTH 2 /* of what the host prepares for a copy */
 
 struct zo_build {
     struct zo_build_options options;
@@ -157,6 +190,12 @@ struct zo_build {
     zo_buffer_id record, control, result; /* host */
     zo_buffer_id batch_host;              /* (micros, devices) blobs, slots */
     zo_buffer_id norms_host, losses_host, bad_host;
+    zo_buffer_id host_bad; /* of updates on the host; no slots */
+    /* Rings: weights and gradients on the device; gradients, weights to be
+     * cast or copied, and rows of an embedding on the host. */
+    zo_buffer_id weight_ring[ZO_RING_MAX], gradient_ring[ZO_RING_MAX];
+    zo_buffer_id host_gradient_ring[ZO_RING_MAX];
+    zo_buffer_id staging_ring[ZO_STAGING_DEPTH], rows_ring[ZO_STAGING_DEPTH];
     zo_buffer_id norms[ZO_DEVICES_MAX], losses[ZO_DEVICES_MAX];
     zo_buffer_id bad[ZO_DEVICES_MAX], norm_workspace[ZO_DEVICES_MAX];
     int step_schedule, tail_schedule;

@@ -39,35 +39,157 @@ static enum zo_status add_buffer(struct zo_build *build, const char *name,
     return zo_program_buffer(&build->program, &buffer, id_out);
 }
 
+/* Where states that live on the host do so. */
+static enum zo_tier host_tier(bool is_pageable)
+{
+    return is_pageable ? ZO_TIER_PAGEABLE : ZO_TIER_CPU;
+}
+
+/* Adds one state of a unit. */
+struct state {
+    const char *name;
+    enum zo_purpose purpose;
+    enum zo_tier tier;
+    uint64_t elem_bytes; /* 0: the unit has no such state */
+    zo_buffer_id *id;
+};
+
+static enum zo_status add_states(struct zo_build *build, int u, int d,
+                                 const struct state *states, size_t count)
+{
+    const uint64_t elems = (uint64_t)build->options.units[u].elems;
+
+    for (size_t i = 0; i < count; i++) {
+        *states[i].id = ZO_NO_BUFFER;
+        if (states[i].elem_bytes != 0) {
+            ZO_TRY(add_buffer(build, states[i].name, states[i].purpose,
+                              states[i].tier,
+                              states[i].tier == ZO_TIER_GPU ? d : 0, u,
+                              states[i].elem_bytes * elems, states[i].id));
+        }
+    }
+    return ZO_OK;
+}
+
+/* Whether a gradient stays between lists: until a decision has been made, or
+ * on the host where each unit has a place for its own. */
+static bool keeps_gradient(const struct zo_build_options *options, int u)
+{
+    return options->decides || options->keeps_gradients ||
+           (zo_build_offloads(options, u) &&
+            options->placement.host_gradient_ring == 0);
+}
+
 static enum zo_status add_unit(struct zo_build *build, int u, int d)
 {
     const struct zo_build_options *options = &build->options;
-    const uint64_t elems = (uint64_t)options->units[u].elems;
-    const uint64_t typed = elems * zo_dtype_bytes(options->type);
+    const struct zo_placement *placement = &options->placement;
+    const bool trains = !options->evaluates_only;
+    const bool offloads = zo_build_offloads(options, u);
+    const bool streams = zo_build_streams(options, u);
+    const uint64_t typed = zo_dtype_bytes(options->type);
+    const enum zo_tier optimizer =
+        offloads ? host_tier(placement->pageable_optimizer) : ZO_TIER_GPU;
+    const enum zo_tier weights = offloads || streams
+                                     ? host_tier(placement->pageable_weights)
+                                     : ZO_TIER_GPU;
+    const uint64_t moment = options->moment_type == ZO_BF16 ? 2 : 4;
+    const bool is_bf16 = options->type == ZO_BF16;
+    const bool is_fp16 = options->type == ZO_F16;
     struct zo_unit_buffers *unit = zo_build_unit(build, u, d);
+    const struct state states[] = {
+        {"weights", ZO_PURPOSE_WEIGHTS, weights,
+         zo_build_casts(options, u) ? 0 : typed, &unit->weights},
+        {"weights", ZO_PURPOSE_WEIGHTS, ZO_TIER_GPU,
+         offloads && !streams ? typed : 0, &unit->device_weights},
+        {"remainders", ZO_PURPOSE_MASTER, optimizer, trains && is_bf16 ? 2 : 0,
+         &unit->remainder},
+        {"master weights", ZO_PURPOSE_MASTER, optimizer,
+         trains && is_fp16 ? 4 : 0, &unit->master},
+        {"first moments", ZO_PURPOSE_EXP_AVG, optimizer, trains ? moment : 0,
+         &unit->exp_avg},
+        {"second moments", ZO_PURPOSE_EXP_AVG_SQ, optimizer,
+         trains ? moment : 0, &unit->exp_avg_sq},
+        {"gradient", ZO_PURPOSE_GRADIENT, offloads ? ZO_TIER_CPU : ZO_TIER_GPU,
+         trains && keeps_gradient(options, u) ? typed : 0, &unit->grad},
+    };
 
-    *unit = (struct zo_unit_buffers){ZO_NO_BUFFER, ZO_NO_BUFFER, ZO_NO_BUFFER,
-                                     ZO_NO_BUFFER, ZO_NO_BUFFER, ZO_NO_BUFFER};
-    ZO_TRY(add_buffer(build, "weights", ZO_PURPOSE_WEIGHTS, ZO_TIER_GPU, d, u,
-                      typed, &unit->weights));
-    if (options->evaluates_only) {
-        return ZO_OK;
-    }
-    if (options->type == ZO_BF16) {
-        ZO_TRY(add_buffer(build, "remainders", ZO_PURPOSE_MASTER, ZO_TIER_GPU,
-                          d, u, 2 * elems, &unit->remainder));
-    }
-    if (options->type == ZO_F16) {
-        ZO_TRY(add_buffer(build, "master weights", ZO_PURPOSE_MASTER,
-                          ZO_TIER_GPU, d, u, 4 * elems, &unit->master));
-    }
-    ZO_TRY(add_buffer(build, "first moments", ZO_PURPOSE_EXP_AVG, ZO_TIER_GPU,
-                      d, u, 4 * elems, &unit->exp_avg));
-    ZO_TRY(add_buffer(build, "second moments", ZO_PURPOSE_EXP_AVG_SQ,
-                      ZO_TIER_GPU, d, u, 4 * elems, &unit->exp_avg_sq));
-    return add_buffer(build, "gradient", ZO_PURPOSE_GRADIENT, ZO_TIER_GPU, d, u,
-                      typed, &unit->grad);
+    return add_states(build, u, d, states, ZO_COUNT(states));
 }
+
+/* ---- rings ----------------------------------------------------------------
+ */
+
+struct ring {
+    const char *name;
+    enum zo_purpose purpose;
+    enum zo_tier tier;
+    int depth;
+    uint64_t bytes; /* of each; 0: nothing needs the ring */
+    zo_buffer_id *ids;
+};
+
+static enum zo_status add_ring(struct zo_build *build, const struct ring *ring)
+{
+    for (int i = 0; i < ring->depth; i++) {
+        ring->ids[i] = ZO_NO_BUFFER;
+        if (ring->bytes != 0) {
+            ZO_TRY(add_buffer(build, ring->name, ring->purpose, ring->tier, 0,
+                              -1, ring->bytes, &ring->ids[i]));
+        }
+    }
+    return ZO_OK;
+}
+
+static void widen(uint64_t *bytes, uint64_t more)
+{
+    *bytes = more > *bytes ? more : *bytes;
+}
+
+/* Each ring's buffers hold the largest of the units that pass through it. */
+static enum zo_status add_rings(struct zo_build *build)
+{
+    const struct zo_build_options *options = &build->options;
+    const struct zo_placement *placement = &options->placement;
+    uint64_t weights = 0, grads = 0, host_grads = 0, staging = 0, row_bytes = 0;
+
+    for (int u = 0; u < options->unit_count; u++) {
+        const uint64_t bytes =
+            (uint64_t)options->units[u].elems * zo_dtype_bytes(options->type);
+        const bool offloads = zo_build_offloads(options, u);
+        const bool streams = zo_build_streams(options, u);
+        struct zo_unit_rows rows;
+
+        if (zo_build_gathers(options, u, &rows)) {
+            widen(&row_bytes, rows.row_bytes * rows.rows_max);
+        } else if (streams || offloads) {
+            widen(&weights, streams ? bytes : 0);
+            widen(&staging, zo_build_stages(options, u) ? bytes : 0);
+        }
+        widen(&grads, offloads ? bytes : 0);
+        widen(&host_grads, offloads && !keeps_gradient(options, u) ? bytes : 0);
+    }
+    const struct ring rings[] = {
+        {"weights passing through", ZO_PURPOSE_WEIGHT_RING, ZO_TIER_GPU,
+         placement->weight_ring, weights, build->weight_ring},
+        {"gradients passing through", ZO_PURPOSE_GRADIENT_RING, ZO_TIER_GPU,
+         placement->gradient_ring, grads, build->gradient_ring},
+        {"gradients passing through", ZO_PURPOSE_GRADIENT_RING, ZO_TIER_CPU,
+         placement->host_gradient_ring, host_grads, build->host_gradient_ring},
+        {"weights prepared", ZO_PURPOSE_WEIGHT_RING, ZO_TIER_CPU,
+         ZO_STAGING_DEPTH, staging, build->staging_ring},
+        {"embedding rows", ZO_PURPOSE_WEIGHT_RING, ZO_TIER_CPU,
+         ZO_STAGING_DEPTH, row_bytes, build->rows_ring},
+    };
+
+    for (size_t i = 0; i < ZO_COUNT(rings); i++) {
+        ZO_TRY(add_ring(build, &rings[i]));
+    }
+    return ZO_OK;
+}
+
+/* ---- a device, the host ---------------------------------------------------
+ */
 
 enum zo_status zo_build_add_device(struct zo_build *build, int d)
 {
@@ -117,6 +239,7 @@ enum zo_status zo_build_add_host(struct zo_build *build)
     const uint64_t units = (uint64_t)options->unit_count;
     const uint64_t parts = devices * (uint64_t)options->micros;
 
+    ZO_TRY(add_rings(build));
     ZO_TRY(add_host_buffer(build, "step record", ZO_PURPOSE_CONTROL, true,
                            sizeof(struct zo_step_record) +
                                parts * sizeof(struct zo_micro_counts),
@@ -133,7 +256,10 @@ enum zo_status zo_build_add_host(struct zo_build *build)
     ZO_TRY(add_host_buffer(build, "losses", ZO_PURPOSE_CONTROL, true,
                            devices * zo_build_losses_bytes(options),
                            &build->losses_host));
-    return add_host_buffer(build, "bad weights", ZO_PURPOSE_CONTROL, true,
+    ZO_TRY(add_host_buffer(build, "bad weights", ZO_PURPOSE_CONTROL, true,
                            devices * units * sizeof(uint32_t),
-                           &build->bad_host);
+                           &build->bad_host));
+    return add_host_buffer(build, "bad weights", ZO_PURPOSE_CONTROL, false,
+                           devices * units * sizeof(uint32_t),
+                           &build->host_bad);
 }

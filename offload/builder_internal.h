@@ -6,9 +6,11 @@
 #define ZO_OFFLOAD_BUILDER_INTERNAL_H
 
 #include "offload/builder.h"
+#include "offload/stream.h"
 
 #define ZO_EMIT_ACCESSES_MAX 24
-#define ZO_GAPS_MAX          16 /* of a unit */
+#define ZO_GAPS_MAX          16     /* of a unit */
+#define ZO_TILE_ELEMS        524288 /* of a unit, for a CPU worker at a time */
 
 struct zo_lister {
     struct zo_build *build;
@@ -16,20 +18,122 @@ struct zo_lister {
     bool trains;
     zo_buffer_id *boundaries;   /* output of (unit, micro batch, device) */
     zo_buffer_id *d_boundaries; /* its gradient */
+    zo_buffer_id *waiting;      /* a boundary's copy on the host */
     zo_buffer_id *grad_sums;    /* (units, devices) */
     zo_buffer_id *batches;      /* (micro batches, devices) */
+    zo_buffer_id *rows;         /* likewise, of the embedding */
+    /* The list's uses of weights, in order: which is at hand, which is the
+     * next to be fetched. */
+    struct zo_use *uses;
+    size_t use_count, use_at, fetch_at;
+    zo_buffer_id weights; /* of the use at hand; ZO_NO_BUFFER: at home */
+    int64_t boundary_at;  /* the next boundary that backward of a pass needs */
+    /* How often each ring has been used in this list. */
+    int gradients, host_gradients, staged, gathered;
 };
+
+static inline const struct zo_unit_homes *
+zo_build_homes(const struct zo_build_options *options, int unit)
+{
+    static const struct zo_unit_homes resident = {ZO_TIER_GPU, ZO_TIER_GPU};
+
+    return options->placement.homes == NULL ? &resident
+                                            : &options->placement.homes[unit];
+}
+
+/* Its weights pass through the ring, or through the ring of rows. */
+static inline bool zo_build_streams(const struct zo_build_options *options,
+                                    int unit)
+{
+    return zo_build_homes(options, unit)->weights != ZO_TIER_GPU;
+}
+
+/* Its optimizer runs on the host. */
+static inline bool zo_build_offloads(const struct zo_build_options *options,
+                                     int unit)
+{
+    return !options->evaluates_only &&
+           zo_build_homes(options, unit)->optimizer != ZO_TIER_GPU;
+}
+
+/* What a unit's 16-bit weights are made from on their way to the device:
+ * themselves, or fp16 masters without a copy. */
+static inline bool zo_build_casts(const struct zo_build_options *options,
+                                  int unit)
+{
+    return zo_build_offloads(options, unit) && options->type == ZO_F16 &&
+           !options->placement.weight_copies;
+}
+
+/* The host prepares a unit's weights for their copy to the device. */
+static inline bool zo_build_stages(const struct zo_build_options *options,
+                                   int unit)
+{
+    return zo_build_casts(options, unit) || options->placement.pageable_weights;
+}
+
+/* Forward reads it by rows, gathered on the host. */
+bool zo_build_gathers(const struct zo_build_options *options, int unit,
+                      struct zo_unit_rows *rows_out);
+
+/* builder.c */
+zo_buffer_id *zo_lister_part(zo_buffer_id *ids, const struct zo_lister *lister,
+                             int outer, int micro, int device);
+struct zo_copy {
+    enum zo_engine engine;
+    const char *name;
+    int device, unit, micro;
+    struct zo_access target, source;
+};
+enum zo_status zo_lister_copy(const struct zo_lister *lister,
+                              const struct zo_copy *copy) ZO_MUST_CHECK;
+/* An operation of a unit on the CPU engine. */
+enum zo_status zo_lister_cpu(const struct zo_lister *lister,
+                             const struct zo_op *op,
+                             const struct zo_access *accesses,
+                             size_t access_count) ZO_MUST_CHECK;
 
 /* builder_buffers.c: what a run keeps on a device, and on the host. */
 enum zo_status zo_build_add_device(struct zo_build *build, int d) ZO_MUST_CHECK;
 enum zo_status zo_build_add_host(struct zo_build *build) ZO_MUST_CHECK;
 uint64_t zo_build_losses_bytes(const struct zo_build_options *options);
 
+/* builder_weights.c: weights, rows and boundaries on their way. */
+/* Plans the uses of weights of a list: `passes` times forward and, in a list
+ * that trains, backward. */
+enum zo_status zo_lister_plan_uses(struct zo_lister *lister,
+                                   int passes) ZO_MUST_CHECK;
+/* The next use, of this unit, begins: fetches what may be fetched by now,
+ * and sets lister->weights to where its weights are. */
+enum zo_status zo_lister_use(struct zo_lister *lister, int unit) ZO_MUST_CHECK;
+/* The rows of a micro batch, gathered and copied. */
+enum zo_status zo_lister_gather(struct zo_lister *lister, int unit, int micro,
+                                int device) ZO_MUST_CHECK;
+/* A boundary waits on the host; comes back. */
+enum zo_status zo_lister_put_boundary(struct zo_lister *lister, int unit,
+                                      int micro, int device) ZO_MUST_CHECK;
+enum zo_status zo_lister_get_boundary(struct zo_lister *lister, int unit,
+                                      int micro, int device) ZO_MUST_CHECK;
+
+/* builder_update.c: from fp32 sums to new weights. */
+enum zo_status zo_lister_open_sum(struct zo_lister *lister,
+                                  const struct zo_emit *emit) ZO_MUST_CHECK;
+/* Behind the last backward of a unit in a step. */
+enum zo_status zo_lister_finish(struct zo_lister *lister,
+                                int unit) ZO_MUST_CHECK;
+/* AdamW of a unit whose gradient stays between lists; `grad`: another one. */
+enum zo_status zo_lister_update(const struct zo_lister *lister, int unit,
+                                int device, zo_buffer_id grad) ZO_MUST_CHECK;
+
 /*
  * builder_run.c: the operations' zo_op_fn; addresses in `at`, in this order.
  */
 /* target, source; args[0]: bytes. */
 enum zo_status zo_build_run_copy(const struct zo_op_call *call);
+/* rows on the device, rows on the host, record; args[0]: bytes of a row. */
+enum zo_status zo_build_run_copy_rows(const struct zo_op_call *call);
+/* CPU: weights for a copy, weights or master; args: elements, type of both. */
+enum zo_status zo_build_run_stage(const struct zo_op_call *call);
 /* One gap of the gradient sums each; context: the unit. */
 enum zo_status zo_build_run_clear(const struct zo_op_call *call);
 /* out, in; args: count, type of out, type of in. */
@@ -40,9 +144,10 @@ enum zo_status zo_build_run_norm(const struct zo_op_call *call);
 /* Per device local, staging, gradient, norm, workspace; args[0]: piece. */
 enum zo_status zo_build_run_reduce(const struct zo_op_call *call);
 /* record, control, weights, second, m, v, gradient, bad: second is the
- * remainder (bf16) or the master (fp16). */
+ * remainder (bf16) or the master (fp16).  On the device, and on the host. */
 enum zo_status zo_build_run_adamw(const struct zo_op_call *call);
-/* record, norms, losses, bad, control, result. */
+enum zo_status zo_build_run_adamw_cpu(const struct zo_op_call *call);
+/* record, norms, losses, bad, bad of the host, control, result. */
 enum zo_status zo_build_run_decide(const struct zo_op_call *call);
 
 #endif

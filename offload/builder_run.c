@@ -8,10 +8,42 @@
 
 enum zo_status zo_build_run_copy(const struct zo_op_call *call)
 {
-    const struct zo_op *op = call->op;
+    const size_t bytes = (size_t)call->op->args[0];
 
+    *call->moved_bytes += bytes;
     return call->machine->device_ops->copy(call->streams[0], call->at[0],
-                                           call->at[1], (size_t)op->args[0]);
+                                           call->at[1], bytes);
+}
+
+/* at: rows on the device, rows on the host, record. */
+enum zo_status zo_build_run_copy_rows(const struct zo_op_call *call)
+{
+    const struct zo_step_record *record = call->at[2];
+    const struct zo_micro_counts *counts =
+        &record->counts[call->op->micro * call->machine->device_count +
+                        call->op->device];
+    const size_t bytes = (size_t)counts->table_rows * (size_t)call->op->args[0];
+
+    *call->moved_bytes += bytes;
+    return call->machine->device_ops->copy(call->streams[0], call->at[0],
+                                           call->at[1], bytes);
+}
+
+/* at: weights for a copy, weights or master. */
+enum zo_status zo_build_run_stage(const struct zo_op_call *call)
+{
+    const struct zo_cast_args args = {
+        .out = call->at[0],
+        .in = call->at[1],
+        .count = call->op->args[0],
+        .out_type = (enum zo_dtype)call->op->args[1],
+        .in_type = (enum zo_dtype)call->op->args[2],
+    };
+    const int64_t first = (int64_t)call->part * ZO_TILE_ELEMS;
+
+    zo_cast_cpu(&args, first, zo_min_i64(ZO_TILE_ELEMS, args.count - first),
+                ZO_SIMD_BEST);
+    return ZO_OK;
 }
 
 /* at: one gap of the gradient sums each. */
@@ -134,16 +166,18 @@ enum zo_status zo_build_run_reduce(const struct zo_op_call *call)
                        });
 }
 
-/* at: record, control, weights, remainder, master, m, v, gradient, bad. */
-enum zo_status zo_build_run_adamw(const struct zo_op_call *call)
+/* False: there is no update, or it is skipped. */
+static bool adamw_args(const struct zo_op_call *call,
+                       struct zo_adamw_args *args_out)
 {
     const struct zo_build_options *options = call->op->context;
     const struct zo_unit *unit = &options->units[call->op->unit];
     const struct zo_step_record *record = call->at[0];
     const struct zo_control *control = call->at[1];
     const bool decides = options->decides;
-    const struct zo_adamw_args args = {
-        .weight = call->at[2],
+
+    *args_out = (struct zo_adamw_args){
+        .weight = call->op->args[0] != 0 ? call->at[2] : NULL,
         .remainder = options->type == ZO_BF16 ? call->at[3] : NULL,
         .master = options->type == ZO_F16 ? call->at[3] : NULL,
         .exp_avg = call->at[4],
@@ -156,14 +190,38 @@ enum zo_status zo_build_run_adamw(const struct zo_op_call *call)
         .type = options->type,
     };
 
-    if (!record->has_update || (decides && control->skips)) {
-        return ZO_OK;
-    }
-    return call->machine->kernel_ops->adamw(
-        call->machine->kernels[call->op->device], call->streams[0], &args);
+    return record->has_update && !(decides && control->skips);
 }
 
-/* at: record, norms, losses, bad, control, result. */
+/* at: record, control, weights, second, m, v, gradient, bad. */
+enum zo_status zo_build_run_adamw(const struct zo_op_call *call)
+{
+    struct zo_adamw_args args;
+
+    return adamw_args(call, &args)
+               ? call->machine->kernel_ops->adamw(
+                     call->machine->kernels[call->op->device], call->streams[0],
+                     &args)
+               : ZO_OK;
+}
+
+/* at: likewise.  One tile of the unit. */
+enum zo_status zo_build_run_adamw_cpu(const struct zo_op_call *call)
+{
+    const struct zo_build_options *options = call->op->context;
+    const int64_t first = (int64_t)call->part * ZO_TILE_ELEMS;
+    struct zo_adamw_args args;
+
+    if (adamw_args(call, &args) &&
+        zo_adamw_cpu(&args, first,
+                     zo_min_i64(ZO_TILE_ELEMS, args.count - first),
+                     options->simd)) {
+        __atomic_store_n(args.bad, 1, __ATOMIC_RELAXED); /* other tiles too */
+    }
+    return ZO_OK;
+}
+
+/* at: record, norms, losses, bad, bad of the host, control, result. */
 enum zo_status zo_build_run_decide(const struct zo_op_call *call)
 {
     const struct zo_build_options *options = call->op->context;
@@ -172,9 +230,10 @@ enum zo_status zo_build_run_decide(const struct zo_op_call *call)
         .norms = call->at[1],
         .losses = call->at[2],
         .bad = call->at[3],
+        .host_bad = call->at[4],
         .options = options,
     };
 
-    return options->decide(options->decide_context, &measured, call->at[4],
-                           call->at[5]);
+    return options->decide(options->decide_context, &measured, call->at[5],
+                           call->at[6]);
 }

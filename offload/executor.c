@@ -9,7 +9,10 @@
 #define POLL_NS            50000 /* the longest sleep while nothing is ready */
 #define SPINS_BEFORE_SLEEP 64
 #define LISTS_MAX          2 /* under way */
-#define CPU_WORKERS_MAX    256
+/* Operations issued to a lane and not done: a device takes about a thousand
+ * launches, and the thread that makes one more waits, with all other lanes. */
+#define AHEAD_MAX       256
+#define CPU_WORKERS_MAX 256
 
 /* ---- opening and closing ------------------------------------------------ */
 
@@ -400,22 +403,11 @@ enum zo_status zo_executor_count(struct zo_executor *executor,
                                  const struct zo_instance *instance)
 {
     const struct zo_op *op = zo_instance_op(executor, instance);
-    const struct zo_schedule *list =
-        &executor->program->schedules[instance->schedule];
 
     if (++executor->issued_ops == executor->options.fail_at_op) {
         return ZO_FAIL(ZO_E_INJECTED, "%s: failed by a test", op->name);
     }
     executor->counters.ops[op->engine]++;
-    if (op->engine == ZO_ENGINE_H2D || op->engine == ZO_ENGINE_D2H) {
-        for (uint32_t a = 0; a < op->access_count; a++) {
-            const struct zo_access *access =
-                &list->accesses[op->access_first + a];
-
-            executor->counters.bytes[op->engine] +=
-                access->mode == ZO_READ ? 0 : access->bytes;
-        }
-    }
     return ZO_OK;
 }
 
@@ -427,13 +419,18 @@ static enum zo_status issue(struct zo_executor *executor, uint64_t number)
     struct zo_lane *lane = &executor->lanes[instance->lane];
     const struct zo_op *op = zo_instance_op(executor, instance);
     void *at[ZO_OP_ACCESSES_MAX];
-    const struct zo_op_call call = {op, executor->machine, at, lane->streams,
-                                    0};
+    uint64_t moved_bytes = 0;
+    const struct zo_op_call call = {.op = op,
+                                    .machine = executor->machine,
+                                    .at = at,
+                                    .streams = lane->streams,
+                                    .moved_bytes = &moved_bytes};
 
     ZO_TRY(zo_executor_count(executor, instance));
     ZO_TRY(wait_for_preds(executor, number));
     zo_executor_resolve(executor, instance, at);
     ZO_TRY(op->run(&call));
+    executor->counters.bytes[op->engine] += moved_bytes;
     instance->lane_index = lane->next_event;
     lane->next_event = (lane->next_event + 1) % lane->event_count;
     for (int s = 0; s < lane->stream_count; s++) {
@@ -453,7 +450,8 @@ static enum zo_status issue_streams(struct zo_executor *executor, bool *moved)
     for (uint32_t i = 0; i < executor->lane_count; i++) {
         struct zo_lane *lane = &executor->lanes[i];
 
-        while (lane->queue_issued < lane->queue_end) {
+        while (lane->queue_issued < lane->queue_end &&
+               lane->queue_issued - lane->queue_first < AHEAD_MAX) {
             const uint64_t number =
                 lane->queue[lane->queue_issued % lane->event_count];
 
@@ -606,6 +604,7 @@ static void admit(struct zo_executor *executor, int schedule, int slot)
         instance->schedule = schedule;
         instance->op = (uint32_t)i;
         instance->slot = slot;
+        instance->parts_taken = instance->parts_done = 0;
         instance->lane = zo_lane_of(executor->program, &list->ops[i]);
         instance->pred_count = (uint32_t)zo_order_next(
             executor->order, &step,

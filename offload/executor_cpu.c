@@ -1,15 +1,18 @@
 /*
- * The executor's CPU engine: workers that run any ready operation, lowest
- * priority number first, then the oldest.  Row 5.
+ * The executor's CPU engine: workers that run a part of any ready operation,
+ * lowest priority number first, then the oldest.  An operation stays ready
+ * until its last part has been taken, so that several workers share it and
+ * turn to a more urgent one as soon as there is one.  Row 5.
  */
 #include "offload/executor_internal.h"
 #include "src/base/clock.h"
 #include "src/base/memory.h"
 #include "src/base/thread.h"
 
-/* Takes the ready operation that goes first; the lock is held. */
-static uint64_t take_ready(struct zo_executor *executor)
+/* Takes a part of the ready operation that goes first; the lock is held. */
+static uint64_t take_ready(struct zo_executor *executor, int *part_out)
 {
+    struct zo_instance *instance;
     size_t best = 0;
     uint64_t number;
 
@@ -25,19 +28,36 @@ static uint64_t take_ready(struct zo_executor *executor)
         }
     }
     number = executor->ready[best];
-    executor->ready[best] = executor->ready[--executor->ready_count];
+    instance = zo_instance_at(executor, number);
+    *part_out = instance->parts_taken++;
+    if (instance->parts_taken == zo_instance_op(executor, instance)->parts) {
+        executor->ready[best] = executor->ready[--executor->ready_count];
+    }
     return number;
 }
 
-static enum zo_status run_one(struct zo_executor *executor, uint64_t number)
+static enum zo_status run_one(struct zo_executor *executor, uint64_t number,
+                              int part)
 {
     const struct zo_instance *instance = zo_instance_at(executor, number);
     const struct zo_op *op = zo_instance_op(executor, instance);
     void *at[ZO_OP_ACCESSES_MAX];
-    const struct zo_op_call call = {op, executor->machine, at, NULL, 0};
+    const struct zo_op_call call = {
+        .op = op, .machine = executor->machine, .at = at, .part = part};
 
     zo_executor_resolve(executor, instance, at);
     return op->run(&call);
+}
+
+/* One part more is done; the lock is held. */
+static void finish_part(struct zo_executor *executor, uint64_t number)
+{
+    struct zo_instance *instance = zo_instance_at(executor, number);
+
+    if (++instance->parts_done == zo_instance_op(executor, instance)->parts) {
+        atomic_store_explicit(&instance->state, ZO_INSTANCE_DONE,
+                              memory_order_release);
+    }
 }
 
 static void *work(void *argument)
@@ -49,6 +69,7 @@ static void *work(void *argument)
         uint64_t number;
         int64_t started;
         enum zo_status status;
+        int part = 0;
 
         while (executor->ready_count == 0 && !executor->is_closing) {
             (void)pthread_cond_wait(&executor->ready_cond, &executor->lock);
@@ -56,10 +77,10 @@ static void *work(void *argument)
         if (executor->is_closing) {
             break;
         }
-        number = take_ready(executor);
+        number = take_ready(executor, &part);
         (void)pthread_mutex_unlock(&executor->lock);
         started = zo_clock_ns();
-        status = run_one(executor, number);
+        status = run_one(executor, number, part);
         if (status != ZO_OK) {
             zo_executor_fail(executor);
         }
@@ -67,8 +88,7 @@ static void *work(void *argument)
         executor->counters.busy_ns[ZO_ENGINE_CPU] +=
             (uint64_t)(zo_clock_ns() - started);
         if (status == ZO_OK) {
-            atomic_store_explicit(&zo_instance_at(executor, number)->state,
-                                  ZO_INSTANCE_DONE, memory_order_release);
+            finish_part(executor, number);
         }
     }
     (void)pthread_mutex_unlock(&executor->lock);

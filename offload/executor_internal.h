@@ -27,6 +27,8 @@ struct zo_instance {
     uint32_t lane;       /* ZO_NO_LANE: CPU or NVMe */
     uint32_t lane_index; /* which of its lane's events */
     uint32_t pred_count; /* above preds_max: everything before it */
+    /* CPU, guarded by the executor's lock: parts taken, and done. */
+    int parts_taken, parts_done;
 };
 
 /* A stream engine on one device, or the collectives on all. */

@@ -185,14 +185,21 @@ static enum zo_status run_alone(struct zo_executor *executor,
     const struct zo_lane *lane =
         instance->lane == ZO_NO_LANE ? NULL : &executor->lanes[instance->lane];
     void *at[ZO_OP_ACCESSES_MAX];
-    const struct zo_op_call call = {op, executor->machine, at,
-                                    lane == NULL ? NULL : lane->streams, 0};
+    uint64_t moved_bytes = 0;
+    struct zo_op_call call = {.op = op,
+                              .machine = executor->machine,
+                              .at = at,
+                              .streams = lane == NULL ? NULL : lane->streams,
+                              .moved_bytes = &moved_bytes};
     int64_t started_ns;
 
     ZO_TRY(zo_executor_count(executor, instance));
     zo_executor_resolve(executor, instance, at);
     started_ns = zo_clock_ns();
-    ZO_TRY(op->run(&call));
+    for (call.part = 0; call.part < op->parts; call.part++) {
+        ZO_TRY(op->run(&call));
+    }
+    executor->counters.bytes[op->engine] += moved_bytes;
     for (int s = 0; lane != NULL && s < lane->stream_count; s++) {
         ZO_TRY(executor->machine->device_ops->stream_sync(lane->streams[s]));
     }

@@ -5,6 +5,8 @@ libzo_a_SOURCES += \
 	offload/builder_decode.c \
 	offload/builder_internal.h \
 	offload/builder_run.c \
+	offload/builder_update.c \
+	offload/builder_weights.c \
 	offload/checker.c \
 	offload/executor.c \
 	offload/executor.h \
@@ -20,6 +22,8 @@ libzo_a_SOURCES += \
 	offload/record.h \
 	offload/schedule.c \
 	offload/schedule.h \
+	offload/stream.c \
+	offload/stream.h \
 	offload/unit.c \
 	offload/unit.h
 

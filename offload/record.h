@@ -23,18 +23,19 @@ struct zo_micro_counts {
     int32_t row_tokens_max; /* of the longest row */
     int32_t labels;         /* positions that have one */
     int32_t segments;       /* distinct ids */
+    int32_t table_rows;     /* distinct ids, and the pads' when there are any */
     int32_t position;       /* decoding: of the first token */
     double loss_weight;     /* of each label's loss in the step's loss */
 };
 
 /*
  * Set by the trainer before a list is started; two of them, one a slot,
- * since the update of step k stands in list k + 1.
+ * since two lists may be under way.
  */
 struct zo_step_record {
     int64_t step;    /* from 1; of the list at hand */
-    bool has_update; /* the update of the step before has yet to run */
-    /* Of that update, when nothing had to be decided. */
+    bool has_update; /* an update stands in the list, and is due */
+    /* Of that update, when nothing has to be decided. */
     struct zo_adamw_scalars update;
     struct zo_micro_counts counts[]; /* (micro batches, devices) */
 };

@@ -54,7 +54,9 @@ enum zo_tier {
     X(MASTER, "master weights")               \
     X(EXP_AVG, "first moments")               \
     X(EXP_AVG_SQ, "second moments")           \
+    X(WEIGHT_RING, "weights passing through") \
     X(GRADIENT, "gradients")                  \
+    X(GRADIENT_RING, "gradients passing by")  \
     X(GRADIENT_SUM, "gradient sums (fp32)")   \
     X(BOUNDARY, "activations between units")  \
     X(ACTIVATION, "activations inside units") \
@@ -136,6 +138,8 @@ struct zo_op_call {
     /* The stream to queue on; of a collective, one a device; else NULL. */
     struct zo_stream *const *streams;
     int part; /* CPU: 0..parts - 1; several run at once */
+    /* Copies add the bytes that they move: fewer than the longest batch's. */
+    uint64_t *moved_bytes;
 };
 
 /*

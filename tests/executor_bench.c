@@ -48,6 +48,10 @@ enum zo_status bench_act(const struct zo_op_call *call)
 {
     const struct act *what = call->op->context;
 
+    if (call->op->engine == ZO_ENGINE_D2H ||
+        call->op->engine == ZO_ENGINE_H2D) {
+        *call->moved_bytes += BENCH_BYTES; /* as copies say */
+    }
     return zo_engine_is_stream(call->op->engine)
                ? bench_queue_act(call->streams[0], what)
                : act(what);

@@ -559,17 +559,19 @@ static enum zo_status start_all(const struct fake_model *model,
                                 struct zo_executor *executor, const char *lists)
 {
     const int parts = model->shape.micros * model->shape.devices;
-    bool has_update = false;
+    const bool decides = model->shape.decides;
+    bool held = false; /* an update, by a decision */
 
     for (int i = 0; lists[i] != '\0'; i++) {
         int slot;
 
         ZO_TRY(zo_executor_acquire(executor, &slot));
-        fill_record(executor, model->build.record, slot, i, parts, has_update);
+        fill_record(executor, model->build.record, slot, i, parts,
+                    decides ? held : lists[i] == 's');
         fill_batch(executor, model->build.batch_host, slot, i, parts);
         ZO_TRY(zo_executor_start(executor, fake_model_list(model, lists[i]),
                                  NULL));
-        has_update = lists[i] == 's'; /* any other list took it */
+        held = lists[i] == 's'; /* any other list took it */
     }
     return zo_executor_drain(executor);
 }

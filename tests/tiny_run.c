@@ -313,6 +313,10 @@ enum zo_status tiny_open_trainer(struct tiny_run *run)
         .is_serial = k->is_serial || k->poisons,
         .poisons = k->poisons,
         .fail_at_op = k->fail_at_op,
+        .placement = k->placement,
+        .simd = k->simd,
+        .cpu_threads = k->cpu_threads,
+        .keeps_gradients = k->keeps_gradients,
     };
 
     return zo_trainer_open(&options, &run->trainer);
@@ -415,7 +419,9 @@ enum zo_status tiny_state(const struct tiny_run *run, int device,
     for (int u = 0; u < build->options.unit_count; u++) {
         const struct zo_unit_buffers *unit = zo_build_unit(build, u, device);
 
-        ZO_TRY(hash_buffer(run, unit->weights, &hash));
+        if (unit->master == ZO_NO_BUFFER) { /* or they follow from it */
+            ZO_TRY(hash_buffer(run, unit->weights, &hash));
+        }
         ZO_TRY(hash_buffer(run, unit->remainder, &hash));
         ZO_TRY(hash_buffer(run, unit->master, &hash));
         ZO_TRY(hash_buffer(run, unit->exp_avg, &hash));
@@ -517,8 +523,11 @@ enum zo_status tiny_whole_numbers(const struct tiny_knobs *knobs,
                                   struct tiny_numbers *numbers)
 {
     struct tiny_run run;
-    enum zo_status status = open_and_train(&run, knobs, result);
+    struct tiny_knobs kept = *knobs;
+    enum zo_status status;
 
+    kept.keeps_gradients = true;
+    status = open_and_train(&run, &kept, result);
     ZO_ASSERT(run.model.parameter_count == TINY_PARAMETERS);
     if (status == ZO_OK) {
         status = tiny_weights(&run, numbers->weights);

@@ -40,6 +40,10 @@ struct tiny_knobs {
     bool is_serial, poisons;
     uint64_t fail_at_op;
     uint64_t gpu_memory_bytes, host_memory_bytes;
+    const struct zo_placement *placement; /* borrowed [planned] */
+    enum zo_simd simd;
+    int cpu_threads;
+    bool keeps_gradients; /* tiny_whole_numbers() sets it */
 };
 
 /* Ended with tiny_close() at any point; all zero is empty. */

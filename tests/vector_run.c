@@ -136,6 +136,7 @@ static void open_trainer(struct vector_run *run,
         .last_step = settings->steps,
         .is_serial = settings->is_serial,
         .poisons = settings->poisons,
+        .keeps_gradients = true,
     };
 
     must(zo_batches_plan(run->batches, 0, settings->steps, &plan), "the plan");

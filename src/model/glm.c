@@ -7,8 +7,27 @@
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 
+/* Forward reads the embedding by the rows of the batch. */
+static bool rows_of(void *model, int unit, struct zo_unit_rows *rows_out)
+{
+    const struct zo_glm *glm = model;
+
+    if (unit != 0) {
+        return false;
+    }
+    *rows_out = (struct zo_unit_rows){
+        .row_bytes = (uint64_t)glm->config.hidden_size *
+                     zo_dtype_bytes(glm->options.type),
+        .rows_max = (uint64_t)zo_min_i64(glm->options.tokens_max,
+                                         glm->config.vocab_size + 1),
+        .gather = zo_glm_run_gather_rows,
+    };
+    return true;
+}
+
 const struct zo_model_ops zo_glm_ops = {
     .prepare = zo_glm_prepare,
+    .rows = rows_of,
     .forward = zo_glm_forward,
     .turn = zo_glm_turn,
     .backward = zo_glm_backward,
@@ -152,6 +171,7 @@ struct zo_glm_batch zo_glm_batch_layout(int64_t tokens_max, int64_t rows_max,
         {&batch.order, tokens},
         {&batch.segment_start, tokens + 1},
         {&batch.segment_id, tokens},
+        {&batch.table_row, tokens},
         {&batch.kv_start, rows},
         {&batch.kv_length, rows},
     };

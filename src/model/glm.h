@@ -77,6 +77,7 @@ struct zo_glm_batch {
     uint64_t label_index, label_id;     /* (L) */
     uint64_t order;                     /* (T) */
     uint64_t segment_start, segment_id; /* (T + 1), (T) */
+    uint64_t table_row;                 /* (T), of the gathered embedding */
     uint64_t kv_start, kv_length;       /* (R), decoding */
     uint64_t bytes;
 };

@@ -301,8 +301,13 @@ enum zo_status zo_glm_prepare(void *model, struct zo_program *program,
 
 static enum zo_status forward_embedding(const struct scope *scope)
 {
-    return EMIT(scope, "embedding", zo_glm_run_embedding, NULL,
-                whole(scope, scope->emit->output, ZO_WRITE), weight(scope, 0),
+    const struct zo_emit *emit = scope->emit;
+
+    return EMIT(scope, "embedding", zo_glm_run_embedding,
+                ((const int64_t[4]){emit->has_rows}),
+                whole(scope, emit->output, ZO_WRITE),
+                emit->has_rows ? whole(scope, emit->weights, ZO_READ)
+                               : weight(scope, 0),
                 batch(scope));
 }
 

@@ -62,7 +62,10 @@ struct zo_glm {
 #define ZO_GLM_CHUNK_SHIFT 8
 enum zo_status zo_glm_run_matmul(const struct zo_op_call *call);
 
+/* args[0]: the table holds the micro batch's rows alone. */
 enum zo_status zo_glm_run_embedding(const struct zo_op_call *call);
+/* CPU engine: record, rows, table, batch; args[0]: the table's type. */
+enum zo_status zo_glm_run_gather_rows(const struct zo_op_call *call);
 enum zo_status zo_glm_run_embedding_backward(const struct zo_op_call *call);
 /* args[0]: ZO_GLM_TOKENS or ZO_GLM_LABELS (all of the micro batch's). */
 enum zo_status zo_glm_run_rmsnorm(const struct zo_op_call *call);

@@ -58,18 +58,55 @@ enum zo_status zo_glm_run_matmul(const struct zo_op_call *call)
     return kernels_of(call)->matmul(state_of(call), call->streams[0], &args);
 }
 
+/*
+ * at: record, rows, table, batch.  The rows of the distinct ids, in their
+ * order; behind them that of the pads, when there are any.
+ */
+enum zo_status zo_glm_run_gather_rows(const struct zo_op_call *call)
+{
+    const struct zo_step_record *record = call->at[0];
+    const struct zo_glm *glm = call->op->context;
+    const struct zo_micro_counts *counts =
+        &record->counts[call->op->micro * call->machine->device_count];
+    const char *batch = call->at[3];
+    const int32_t *ids = (const int32_t *)(batch + glm->batch.ids);
+    const int32_t *distinct = (const int32_t *)(batch + glm->batch.segment_id);
+    const int64_t cols = glm->config.hidden_size;
+    const enum zo_dtype from = (enum zo_dtype)call->op->args[0];
+    const size_t row_bytes = (size_t)cols * zo_dtype_bytes(glm->options.type);
+
+    for (int32_t i = 0; i < counts->table_rows; i++) {
+        const int32_t id =
+            i < counts->segments ? distinct[i] : ids[counts->tokens - 1];
+        const struct zo_cast_args args = {
+            .out = (char *)call->at[1] + (size_t)i * row_bytes,
+            .in = (const char *)call->at[2] +
+                  (size_t)(id * cols) * zo_dtype_bytes(from),
+            .count = cols,
+            .out_type = glm->options.type,
+            .in_type = from,
+        };
+
+        zo_cast_cpu(&args, 0, cols, ZO_SIMD_BEST);
+    }
+    return ZO_OK;
+}
+
 /* at: record, out, table, batch. */
 enum zo_status zo_glm_run_embedding(const struct zo_op_call *call)
 {
     const struct zo_glm *glm = call->op->context;
+    const bool has_rows = call->op->args[0] != 0;
     const char *batch = call->at[3];
     const struct zo_embedding_args args = {
         .out = call->at[1],
         .table = call->at[2],
-        .ids = (const int32_t *)(batch + glm->batch.ids),
+        .ids = (const int32_t *)(batch + (has_rows ? glm->batch.table_row
+                                                   : glm->batch.ids)),
         .tokens = zo_call_counts(call)->tokens,
         .cols = glm->config.hidden_size,
-        .vocab = glm->config.vocab_size,
+        .vocab = has_rows ? zo_max_i64(1, zo_call_counts(call)->table_rows)
+                          : glm->config.vocab_size,
         .type = glm->options.type,
     };
 

@@ -100,7 +100,9 @@ static enum zo_status check_masters(const struct zo_measured *measured)
 
     for (int u = 0; u < options->unit_count; u++) {
         for (int d = 0; d < options->device_count; d++) {
-            if (measured->bad[d * options->unit_count + u] != 0) {
+            const int at = d * options->unit_count + u;
+
+            if (measured->bad[at] != 0 || measured->host_bad[at] != 0) {
                 return ZO_FAIL(ZO_E_NUMERIC,
                                "step %" PRId64 ": the update before it made a "
                                "weight of the %s that is not finite; lower the "

@@ -17,6 +17,21 @@ static struct zo_micro_batch batch_in(const struct zo_glm_batch *layout,
     };
 }
 
+/* Which of the gathered rows each token has; the pads share the last. */
+static void fill_table_rows(const struct zo_micro_batch *batch,
+                            int32_t *table_row)
+{
+    for (int32_t t = 0; t < batch->token_count; t++) {
+        table_row[t] = batch->segment_count;
+    }
+    for (int32_t s = 0; s < batch->segment_count; s++) {
+        for (int32_t i = batch->segment_start[s];
+             i < batch->segment_start[s + 1]; i++) {
+            table_row[batch->order[i]] = s;
+        }
+    }
+}
+
 static int32_t longest_row(const struct zo_micro_batch *batch)
 {
     int32_t longest = 0;
@@ -59,16 +74,19 @@ enum zo_status zo_feed_step(const struct zo_feed *feed,
 
     ZO_TRY(zo_batches_step(batches, step_index, step_out));
     for (int i = 0; i < micros * devices; i++) {
-        struct zo_micro_batch batch = batch_in(
-            &feed->layout, blobs + (uint64_t)i * build->options.batch_bytes);
+        char *blob = blobs + (uint64_t)i * build->options.batch_bytes;
+        struct zo_micro_batch batch = batch_in(&feed->layout, blob);
 
         zo_batches_fill(batches, step_index, i / devices, i % devices, &batch);
+        fill_table_rows(&batch, (int32_t *)(blob + feed->layout.table_row));
         record->counts[i] = (struct zo_micro_counts){
             .tokens = batch.token_count,
             .rows = batch.row_count,
             .row_tokens_max = longest_row(&batch),
             .labels = batch.label_count,
             .segments = batch.segment_count,
+            .table_rows =
+                batch.segment_count + (batch.real_count < batch.token_count),
             .loss_weight =
                 step_out->labels > 0 ? 1.0 / (double)step_out->labels : 0.0,
         };

@@ -45,6 +45,7 @@ check_PROGRAMS += \
 	tests/test_devices \
 	tests/test_steady \
 	tests/test_trainer \
+	tests/test_offload_bits \
 	tests/test_trainer_bits \
 	tests/test_trainer_faults \
 	tests/test_trainer_lists \
@@ -53,6 +54,7 @@ check_PROGRAMS += \
 	tests/test_weights
 tests_test_steady_SOURCES = tests/test_steady.c $(tiny_run)
 tests_test_trainer_SOURCES = tests/test_trainer.c $(tiny_run)
+tests_test_offload_bits_SOURCES = tests/test_offload_bits.c $(tiny_run)
 tests_test_trainer_bits_SOURCES = tests/test_trainer_bits.c $(tiny_run)
 tests_test_trainer_faults_SOURCES = tests/test_trainer_faults.c $(tiny_run)
 tests_test_trainer_lists_SOURCES = tests/test_trainer_lists.c $(tiny_run)

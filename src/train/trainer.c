@@ -52,7 +52,8 @@ static int micros_of(const struct zo_trainer_options *options)
                : (int)options->config->gradient_accumulation_steps;
 }
 
-static enum zo_status build_with(struct zo_trainer *trainer, enum zo_keep keep)
+static enum zo_status build_with(struct zo_trainer *trainer,
+                                 const struct zo_placement *placement)
 {
     const struct zo_trainer_options *options = &trainer->options;
     const struct zo_run_config *config = options->config;
@@ -64,11 +65,10 @@ static enum zo_status build_with(struct zo_trainer *trainer, enum zo_keep keep)
         .comm_type = config->communication_dtype,
         .micros = micros_of(options),
         .decides = zo_run_decides(config),
-        /* All units are resident: more micro batches only cost memory. */
-        .placement = {.pass_micros = 1,
-                      .keep = keep,
-                      .weight_ring = 2,
-                      .gradient_ring = 1},
+        .placement = *placement,
+        .moment_type = config->optimizer.moment_dtype,
+        .simd = options->simd,
+        .keeps_gradients = options->keeps_gradients,
         .has_evaluation = options->eval_batches != NULL,
         .evaluates_only = options->evaluates_only,
         .bucket_elems = config->zero.reduce_bucket_size,
@@ -142,27 +142,37 @@ static enum zo_status check_budgets(const struct zo_trainer *trainer)
     return ZO_OK;
 }
 
+/* Everything on the devices: more micro batches a pass only cost memory. */
+static enum zo_status build_resident(struct zo_trainer *trainer,
+                                     enum zo_keep keep)
+{
+    const struct zo_placement placement = {.pass_micros = 1, .keep = keep};
+
+    ZO_TRY(build_with(trainer, &placement));
+    return check_budgets(trainer);
+}
+
 static enum zo_status build_what_fits(struct zo_trainer *trainer)
 {
     enum zo_status status = ZO_OK;
 
+    if (trainer->options.placement != NULL) {
+        ZO_TRY(build_with(trainer, trainer->options.placement));
+        return check_budgets(trainer);
+    }
     switch (trainer->options.config->activations.recompute) {
     case ZO_RECOMPUTE_NONE:
-        ZO_TRY(build_with(trainer, ZO_KEEP_ALL));
-        return check_budgets(trainer);
+        return build_resident(trainer, ZO_KEEP_ALL);
     case ZO_RECOMPUTE_CHEAP:
-        ZO_TRY(build_with(trainer, ZO_KEEP_COSTLY));
-        return check_budgets(trainer);
+        return build_resident(trainer, ZO_KEEP_COSTLY);
     case ZO_RECOMPUTE_LAYER:
-        ZO_TRY(build_with(trainer, ZO_KEEP_INPUT));
-        return check_budgets(trainer);
+        return build_resident(trainer, ZO_KEEP_INPUT);
     case ZO_RECOMPUTE_AUTO:
         break;
     }
     for (int keep = ZO_KEEP_ALL; keep <= ZO_KEEP_INPUT; keep++) {
-        ZO_TRY(build_with(trainer, (enum zo_keep)keep));
-        status = check_budgets(trainer);
-        if (status == ZO_OK) {
+        status = build_resident(trainer, (enum zo_keep)keep);
+        if (status != ZO_E_FIT) {
             break;
         }
     }
@@ -270,12 +280,22 @@ struct zo_executor *zo_trainer_executor(const struct zo_trainer *trainer)
     return trainer->executor;
 }
 
+/* Threads for updates on the host: all but one, which issues. */
+static int workers_of(const struct zo_trainer_options *options)
+{
+    const int threads = options->cpu_threads > 0
+                            ? options->cpu_threads
+                            : zo_pool_width(options->devices->pool) - 1;
+
+    return (int)zo_max_i64(1, zo_min_i64(threads, 256));
+}
+
 enum zo_status zo_trainer_start(struct zo_trainer *trainer)
 {
     const struct zo_trainer_options *options = &trainer->options;
     const struct zo_machine *machine = &options->devices->machine;
     const struct zo_executor_options executor = {
-        .cpu_workers = 1,
+        .cpu_workers = workers_of(options),
         .is_serial = options->is_serial,
         .poisons = options->poisons,
         .times_ops = options->times_ops,
@@ -333,19 +353,25 @@ enum zo_status zo_trainer_gradient(const struct zo_trainer *trainer,
 
 /* ---- steps --------------------------------------------------------------- */
 
-/* The fields of a record that do not come from the rows. */
-static void fill_record(struct zo_trainer *trainer, int slot, int64_t step)
+/*
+ * The fields of a record that do not come from the rows.  An update that was
+ * held up by a decision is due in whatever list comes next; others stand in
+ * the list of their own step, and none of them is skipped.
+ */
+static void fill_record(struct zo_trainer *trainer, int slot, int64_t step,
+                        bool trains)
 {
+    const bool decides = trainer->build.options.decides;
     struct zo_step_record *record =
         zo_executor_address(trainer->executor, trainer->build.record, slot);
 
     record->step = step;
-    record->has_update = trainer->has_update;
-    if (trainer->has_update && !trainer->build.options.decides) {
+    record->has_update = decides ? trainer->has_update : trains;
+    if (trains && !decides) {
         record->update = zo_update_scalars(trainer->options.config,
-                                           trainer->updates_started, 1.0);
+                                           ++trainer->updates_started, 1.0);
     }
-    trainer->has_update = false;
+    trainer->has_update = trains && decides;
 }
 
 static enum zo_status start_step(struct zo_trainer *trainer, int64_t step)
@@ -356,11 +382,9 @@ static enum zo_status start_step(struct zo_trainer *trainer, int64_t step)
     ZO_TRY(zo_feed_step(&trainer->feed, trainer->options.batches, step - 1,
                         trainer->build.options.micros, started.slot,
                         &started.batch));
-    fill_record(trainer, started.slot, step);
+    fill_record(trainer, started.slot, step, true);
     ZO_TRY(zo_executor_start(trainer->executor, trainer->build.step_schedule,
                              &started.ticket));
-    trainer->has_update = true;
-    trainer->updates_started++;
     trainer->last = started;
     return ZO_OK;
 }
@@ -473,7 +497,7 @@ static enum zo_status run_tail(struct zo_trainer *trainer)
         return ZO_OK;
     }
     ZO_TRY(zo_executor_acquire(trainer->executor, &slot));
-    fill_record(trainer, slot, trainer->last.step);
+    fill_record(trainer, slot, trainer->last.step, false);
     ZO_TRY(zo_executor_start(trainer->executor, build->tail_schedule, &ticket));
     return zo_executor_wait(trainer->executor, ticket);
 }
@@ -482,6 +506,8 @@ static enum zo_status run_tail(struct zo_trainer *trainer)
 static enum zo_status check_last_update(struct zo_trainer *trainer)
 {
     const struct zo_build_options *options = &trainer->build.options;
+    const uint32_t *host_bad =
+        zo_executor_address(trainer->executor, trainer->build.host_bad, 0);
 
     for (int d = 0; d < options->device_count; d++) {
         for (int u = 0; u < options->unit_count; u++) {
@@ -490,7 +516,7 @@ static enum zo_status check_last_update(struct zo_trainer *trainer)
             ZO_TRY(zo_executor_download(
                 trainer->executor, &bad, trainer->build.bad[d],
                 (uint64_t)u * sizeof(bad), sizeof(bad)));
-            if (bad != 0) {
+            if (bad != 0 || host_bad[d * options->unit_count + u] != 0) {
                 return ZO_FAIL(ZO_E_NUMERIC,
                                "step %" PRId64 ": the update made a weight of "
                                "the %s that is not finite; lower the learning "
@@ -542,7 +568,7 @@ enum zo_status zo_trainer_evaluate(struct zo_trainer *trainer,
 
         ZO_TRY(zo_executor_acquire(trainer->executor, &slot));
         ZO_TRY(zo_feed_step(&trainer->feed, batches, i, 1, slot, &batch));
-        fill_record(trainer, slot, trainer->last.step);
+        fill_record(trainer, slot, trainer->last.step, false);
         ZO_TRY(zo_executor_start(trainer->executor,
                                  trainer->build.evaluation_schedule, &ticket));
         ZO_TRY(zo_executor_wait(trainer->executor, ticket));

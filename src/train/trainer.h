@@ -33,7 +33,11 @@ struct zo_trainer_options {
     bool evaluates_only; /* weights and eval_batches; run() may not be called */
     uint64_t gpu_memory_bytes;  /* budget a device; 0: none to keep to */
     uint64_t host_memory_bytes; /* likewise */
+    int cpu_threads;     /* workers of the CPU engine; 0: as devices->pool */
     /* For tests. */
+    const struct zo_placement *placement; /* borrowed; NULL: planned */
+    enum zo_simd simd;
+    bool keeps_gradients;
     bool is_serial, poisons, times_ops;
     uint64_t fail_at_op;
 };

@@ -100,8 +100,10 @@ static enum zo_status upload_to(const struct zo_weights *weights,
         ZO_TRY(zo_executor_upload(weights->executor, home->master, 4 * offset,
                                   piece->master, 4 * elems));
     }
-    return zo_executor_upload(weights->executor, home->weights, 2 * offset,
-                              piece->weight, 2 * elems);
+    return home->weights == ZO_NO_BUFFER
+               ? ZO_OK
+               : zo_executor_upload(weights->executor, home->weights,
+                                    2 * offset, piece->weight, 2 * elems);
 }
 
 static enum zo_status upload(const struct zo_weights *weights,

@@ -16,7 +16,7 @@ ZO_C_BEGIN
 
 /* Where the weights of a unit on a device lie; the rest may be absent. */
 struct zo_weight_home {
-    zo_buffer_id weights;
+    zo_buffer_id weights;   /* or ZO_NO_BUFFER: the master has it all */
     zo_buffer_id remainder; /* bf16 master, or ZO_NO_BUFFER */
     zo_buffer_id master;    /* fp16 master, or ZO_NO_BUFFER */
 };

@@ -1,0 +1,307 @@
+/*
+ * From fp32 sums to new weights: rounding, exchange, norm, the way to the
+ * host, AdamW.  Row 5.
+ */
+#include <string.h>
+
+#include "offload/builder_internal.h"
+#include "src/base/arith.h"
+
+/* The gradient sums of a unit; its gaps are cleared at their first use. */
+enum zo_status zo_lister_open_sum(struct zo_lister *lister,
+                                  const struct zo_emit *emit)
+{
+    const struct zo_build_options *options = &lister->build->options;
+    const struct zo_unit *unit = &options->units[emit->unit];
+    zo_buffer_id *id =
+        &lister->grad_sums[emit->unit * options->device_count + emit->device];
+    struct zo_unit_gap gaps[ZO_GAPS_MAX];
+    struct zo_access accesses[ZO_GAPS_MAX];
+    const int count = zo_unit_gaps(unit, gaps, ZO_GAPS_MAX);
+    const struct zo_op op = {
+        .name = "clear gaps",
+        .run = zo_build_run_clear,
+        .context = unit,
+        .engine = ZO_ENGINE_COMPUTE,
+        .device = emit->device,
+        .unit = emit->unit,
+        .micro = emit->micro,
+    };
+
+    ZO_TRY(zo_emit_buffer(emit, ZO_PURPOSE_GRADIENT_SUM, "gradient sums",
+                          (uint64_t)unit->elems * sizeof(float), id));
+    for (int i = 0; i < count; i++) {
+        accesses[i] = (struct zo_access){
+            *id, ZO_WRITE, (uint64_t)gaps[i].begin_elems * sizeof(float),
+            (uint64_t)(gaps[i].end_elems - gaps[i].begin_elems) *
+                sizeof(float)};
+    }
+    return count == 0
+               ? ZO_OK
+               : zo_schedule_add(&lister->build->program, lister->schedule, &op,
+                                 accesses, (size_t)count);
+}
+
+/* ---- AdamW ----------------------------------------------------------------
+ */
+
+/* Its second half of the master, where a type has one. */
+static zo_buffer_id second_of(const struct zo_build *build,
+                              const struct zo_unit_buffers *unit)
+{
+    return build->options.type == ZO_BF16  ? unit->remainder
+           : build->options.type == ZO_F16 ? unit->master
+                                           : unit->exp_avg; /* none */
+}
+
+/*
+ * Updates on the host go in the order in which forward needs their units.
+ * Where their gradients share a ring they go in the order of the list: the
+ * one that is oldest holds up the ring.
+ */
+static int priority_of(const struct zo_build_options *options, int unit)
+{
+    return options->placement.host_gradient_ring > 0 && !options->decides
+               ? options->unit_count
+               : unit;
+}
+
+enum zo_status zo_lister_update(const struct zo_lister *lister, int u, int d,
+                                zo_buffer_id grad)
+{
+    struct zo_build *build = lister->build;
+    struct zo_program *program = &build->program;
+    const struct zo_build_options *options = &build->options;
+    const struct zo_unit_buffers *unit = zo_build_unit(build, u, d);
+    const bool offloads = zo_build_offloads(options, u);
+    const bool has_weights = unit->weights != ZO_NO_BUFFER;
+    const uint64_t typed =
+        (uint64_t)options->units[u].elems * zo_dtype_bytes(options->type);
+    const struct zo_access bad = {
+        offloads ? build->host_bad : build->bad[d], ZO_READ_WRITE,
+        (uint64_t)((offloads ? d * options->unit_count : 0) + u) *
+            sizeof(uint32_t),
+        sizeof(uint32_t)};
+    struct zo_access accesses[] = {
+        zo_whole(program, build->record, ZO_READ),
+        zo_whole(program, build->control, ZO_READ),
+        zo_whole(program, has_weights ? unit->weights : unit->master,
+                 ZO_READ_WRITE),
+        zo_whole(program, second_of(build, unit), ZO_READ_WRITE),
+        zo_whole(program, unit->exp_avg, ZO_READ_WRITE),
+        zo_whole(program, unit->exp_avg_sq, ZO_READ_WRITE),
+        {grad, ZO_READ, 0, typed},
+        bad,
+    };
+    const struct zo_op op = {
+        .name = offloads ? "AdamW on the host" : "AdamW",
+        .run = offloads ? zo_build_run_adamw_cpu : zo_build_run_adamw,
+        .context = options,
+        .args = {has_weights},
+        .engine = ZO_ENGINE_COMPUTE,
+        .device = d,
+        .unit = u,
+        .micro = -1,
+        .priority = priority_of(options, u),
+        .parts = offloads
+                     ? (int)zo_div_ceil(options->units[u].elems, ZO_TILE_ELEMS)
+                     : 1,
+    };
+
+    if (!options->decides) {
+        accesses[1].bytes = 0; /* nothing to wait for: the record has it all */
+    }
+    if (!has_weights) {
+        accesses[2].bytes = 0;
+    }
+    return offloads ? zo_lister_cpu(lister, &op, accesses, ZO_COUNT(accesses))
+                    : zo_schedule_add(program, lister->schedule, &op, accesses,
+                                      ZO_COUNT(accesses));
+}
+
+/* ---- rounding, exchange, norm ---------------------------------------------
+ */
+
+static enum zo_status emit_cast(const struct zo_lister *lister, int u, int d,
+                                zo_buffer_id target, enum zo_dtype type)
+{
+    struct zo_build *build = lister->build;
+    const struct zo_build_options *options = &build->options;
+    const int64_t elems = options->units[u].elems;
+    const struct zo_op op = {
+        .name = "gradient cast",
+        .run = zo_build_run_cast,
+        .args = {elems, type, ZO_F32},
+        .engine = ZO_ENGINE_COMPUTE,
+        .device = d,
+        .unit = u,
+        .micro = -1,
+    };
+    const zo_buffer_id sum = lister->grad_sums[u * options->device_count + d];
+
+    return zo_schedule_add(
+        &build->program, lister->schedule, &op,
+        (const struct zo_access[]){
+            {target, ZO_WRITE, 0, (uint64_t)elems * zo_dtype_bytes(type)},
+            zo_whole(&build->program, sum, ZO_READ),
+        },
+        2);
+}
+
+static struct zo_access norm_access(const struct zo_build *build, int u, int d)
+{
+    return (struct zo_access){build->norms[d], ZO_WRITE,
+                              (uint64_t)u * sizeof(struct zo_norm_result),
+                              sizeof(struct zo_norm_result)};
+}
+
+/* One device: its sum, rounded, is the gradient. */
+static enum zo_status finish_alone(const struct zo_lister *lister, int u,
+                                   zo_buffer_id grad)
+{
+    struct zo_build *build = lister->build;
+    struct zo_program *program = &build->program;
+    const struct zo_build_options *options = &build->options;
+    const struct zo_op op = {
+        .name = "gradient norm",
+        .run = zo_build_run_norm,
+        .context = options,
+        .engine = ZO_ENGINE_COMPUTE,
+        .unit = u,
+        .micro = -1,
+    };
+
+    ZO_TRY(emit_cast(lister, u, 0, grad, options->type));
+    return zo_schedule_add(
+        program, lister->schedule, &op,
+        (const struct zo_access[]){
+            norm_access(build, u, 0),
+            {grad, ZO_READ, 0,
+             (uint64_t)options->units[u].elems * zo_dtype_bytes(options->type)},
+            zo_whole(program, build->norm_workspace[0], ZO_WRITE),
+        },
+        3);
+}
+
+/* Several devices: the sums, rounded, are exchanged and added at owners. */
+static enum zo_status finish_together(const struct zo_lister *lister, int u,
+                                      const zo_buffer_id *grads)
+{
+    struct zo_build *build = lister->build;
+    struct zo_program *program = &build->program;
+    const struct zo_build_options *options = &build->options;
+    const struct zo_unit *unit = &options->units[u];
+    const size_t comm_bytes = zo_dtype_bytes(options->comm_type);
+    const int64_t bucket =
+        options->bucket_elems > 0
+            ? zo_min_i64((int64_t)zo_round_up((uint64_t)options->bucket_elems,
+                                              ZO_TENSOR_ALIGN_ELEMS),
+                         unit->shard_elems)
+            : unit->shard_elems;
+    struct zo_access accesses[ZO_OP_ACCESSES_MAX];
+    const struct zo_op op = {
+        .name = "gradient reduction",
+        .run = zo_build_run_reduce,
+        .context = options,
+        .args = {bucket},
+        .engine = ZO_ENGINE_COLLECTIVE,
+        .unit = u,
+        .micro = -1,
+    };
+
+    for (int d = 0; d < options->device_count; d++) {
+        const struct zo_emit emit = {.program = program,
+                                     .schedule = lister->schedule,
+                                     .device = d,
+                                     .unit = u};
+        zo_buffer_id local, staging;
+
+        ZO_TRY(zo_emit_buffer(&emit, ZO_PURPOSE_COMMUNICATION,
+                              "gradient to send",
+                              (uint64_t)unit->elems * comm_bytes, &local));
+        ZO_TRY(zo_emit_buffer(
+            &emit, ZO_PURPOSE_COMMUNICATION, "gradient pieces",
+            (uint64_t)(bucket * options->device_count) * comm_bytes, &staging));
+        ZO_TRY(emit_cast(lister, u, d, local, options->comm_type));
+        accesses[5 * d] = zo_whole(program, local, ZO_READ);
+        accesses[5 * d + 1] = zo_whole(program, staging, ZO_WRITE);
+        accesses[5 * d + 2] = zo_whole(program, grads[d], ZO_WRITE);
+        accesses[5 * d + 3] = norm_access(build, u, d);
+        accesses[5 * d + 4] =
+            zo_whole(program, build->norm_workspace[d], ZO_WRITE);
+    }
+    return zo_schedule_add(program, lister->schedule, &op, accesses,
+                           5 * (size_t)options->device_count);
+}
+
+/* ---- behind backward ------------------------------------------------------
+ */
+
+/* A gradient on its way to the host; *id becomes where it is there. */
+static enum zo_status drain(struct zo_lister *lister, int u, zo_buffer_id *id)
+{
+    struct zo_build *build = lister->build;
+    const struct zo_build_options *options = &build->options;
+    const int depth = options->placement.host_gradient_ring;
+    const uint64_t bytes =
+        (uint64_t)options->units[u].elems * zo_dtype_bytes(options->type);
+    const zo_buffer_id kept = zo_build_unit(build, u, 0)->grad;
+    const zo_buffer_id source = *id;
+
+    *id = kept != ZO_NO_BUFFER
+              ? kept
+              : build->host_gradient_ring[lister->host_gradients++ % depth];
+    return zo_lister_copy(lister, &(struct zo_copy){
+                                      .engine = ZO_ENGINE_D2H,
+                                      .name = "gradient to the host",
+                                      .unit = u,
+                                      .micro = -1,
+                                      .target = {*id, ZO_WRITE, 0, bytes},
+                                      .source = {source, ZO_READ, 0, bytes},
+                                  });
+}
+
+/* Where the rounded gradient of a unit is made. */
+static enum zo_status open_gradient(struct zo_lister *lister, int u, int d,
+                                    zo_buffer_id *id_out)
+{
+    struct zo_build *build = lister->build;
+    const struct zo_build_options *options = &build->options;
+    const struct zo_emit emit = {.program = &build->program,
+                                 .schedule = lister->schedule,
+                                 .device = d,
+                                 .unit = u};
+
+    if (zo_build_offloads(options, u)) {
+        *id_out = build->gradient_ring[lister->gradients++ %
+                                       options->placement.gradient_ring];
+        return ZO_OK;
+    }
+    *id_out = zo_build_unit(build, u, d)->grad;
+    return *id_out != ZO_NO_BUFFER
+               ? ZO_OK
+               : zo_emit_buffer(&emit, ZO_PURPOSE_GRADIENT, "gradient",
+                                (uint64_t)options->units[u].elems *
+                                    zo_dtype_bytes(options->type),
+                                id_out);
+}
+
+enum zo_status zo_lister_finish(struct zo_lister *lister, int u)
+{
+    const struct zo_build_options *options = &lister->build->options;
+    const int devices = options->device_count;
+    zo_buffer_id grads[ZO_DEVICES_MAX];
+
+    for (int d = 0; d < devices; d++) {
+        ZO_TRY(open_gradient(lister, u, d, &grads[d]));
+    }
+    ZO_TRY(devices == 1 ? finish_alone(lister, u, grads[0])
+                        : finish_together(lister, u, grads));
+    if (zo_build_offloads(options, u)) {
+        ZO_TRY(drain(lister, u, &grads[0]));
+    }
+    for (int d = 0; !options->decides && d < devices; d++) {
+        ZO_TRY(zo_lister_update(lister, u, d, grads[d]));
+    }
+    return ZO_OK;
+}
