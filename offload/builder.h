@@ -68,6 +68,8 @@ struct zo_placement {
     int weight_ring;        /* device buffers of weights that stream: >= 2 */
     int gradient_ring;      /* device buffers of gradients on their way: >= 1 */
     int host_gradient_ring; /* likewise on the host; 0: one buffer a unit */
+    int own_gradients;      /* with such a ring: so many of the first units
+                               on the host have a buffer of their own */
     int host_boundaries;    /* outputs of so many first units wait there */
     bool weight_copies;     /* fp16: the host keeps 16-bit weights too */
     bool pageable_weights, pageable_optimizer; /* pin_memory false */

@@ -71,13 +71,29 @@ static enum zo_status add_states(struct zo_build *build, int u, int d,
     return ZO_OK;
 }
 
+bool zo_build_rings_gradient(const struct zo_build_options *options, int unit)
+{
+    const struct zo_placement *placement = &options->placement;
+    int before = 0;
+
+    if (!zo_build_offloads(options, unit) ||
+        placement->host_gradient_ring == 0 || options->decides ||
+        options->keeps_gradients) {
+        return false;
+    }
+    for (int u = 0; u < unit; u++) {
+        before += zo_build_offloads(options, u);
+    }
+    return before >= placement->own_gradients;
+}
+
 /* Whether a gradient stays between lists: until a decision has been made, or
- * on the host where each unit has a place for its own. */
+ * on the host in a place of its own. */
 static bool keeps_gradient(const struct zo_build_options *options, int u)
 {
     return options->decides || options->keeps_gradients ||
            (zo_build_offloads(options, u) &&
-            options->placement.host_gradient_ring == 0);
+            !zo_build_rings_gradient(options, u));
 }
 
 static enum zo_status add_unit(struct zo_build *build, int u, int d)

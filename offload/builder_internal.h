@@ -56,6 +56,9 @@ static inline bool zo_build_offloads(const struct zo_build_options *options,
            zo_build_homes(options, unit)->optimizer != ZO_TIER_GPU;
 }
 
+/* Its gradient passes through the ring on the host. */
+bool zo_build_rings_gradient(const struct zo_build_options *options, int unit);
+
 /* What a unit's 16-bit weights are made from on their way to the device:
  * themselves, or fp16 masters without a copy. */
 static inline bool zo_build_casts(const struct zo_build_options *options,

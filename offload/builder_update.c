@@ -56,14 +56,12 @@ static zo_buffer_id second_of(const struct zo_build *build,
 
 /*
  * Updates on the host go in the order in which forward needs their units.
- * Where their gradients share a ring they go in the order of the list: the
- * one that is oldest holds up the ring.
+ * Those whose gradients share a ring come behind, in the order of the list:
+ * the one that is oldest holds up the ring.
  */
 static int priority_of(const struct zo_build_options *options, int unit)
 {
-    return options->placement.host_gradient_ring > 0 && !options->decides
-               ? options->unit_count
-               : unit;
+    return zo_build_rings_gradient(options, unit) ? options->unit_count : unit;
 }
 
 enum zo_status zo_lister_update(const struct zo_lister *lister, int u, int d,
