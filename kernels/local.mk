@@ -17,6 +17,7 @@ libzo_a_SOURCES += \
 	kernels/host/swiglu_host.c \
 	kernels/host/vector.c \
 	kernels/host/vector.h \
+	kernels/host/vector_adamw.h \
 	kernels/host/vector_avx2.c \
 	kernels/host/vector_avx512.c \
 	kernels/host/vector_base.c \
