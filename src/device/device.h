@@ -89,7 +89,8 @@ struct zo_device_ops {
     enum zo_status (*mem_free_bytes)(struct zo_device *device,
                                      uint64_t *bytes_out);
     /* Caller owns *memory_out and returns it to mem_free of the same device.
-     * `name` is for the message of a failure: "weights". */
+     * `name` is for the message of a failure: "weights".  ZO_E_LOCK: there
+     * is memory, but the system refuses to lock it. */
     enum zo_status (*mem_alloc)(struct zo_device *device, enum zo_mem_kind kind,
                                 const char *name, size_t size_bytes,
                                 void **memory_out);
