@@ -280,6 +280,7 @@ enum zo_status zo_trainer_start(struct zo_trainer *trainer)
         .poisons = options->poisons,
         .times_ops = options->times_ops,
         .fail_at_op = options->fail_at_op,
+        .pool = options->devices->pool,
     };
     struct zo_control *control;
 
