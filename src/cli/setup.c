@@ -24,6 +24,24 @@ static uint64_t less(uint64_t bytes, uint64_t reserve)
     return bytes > reserve ? bytes - reserve : 1;
 }
 
+/*
+ * What was free before this process opened the device, less the reserve: the
+ * plan counts what the context and the libraries have taken of it since.
+ */
+static enum zo_status free_bytes(const struct zo_machine *machine, int device,
+                                 uint64_t *bytes_out)
+{
+    uint64_t bytes = 0;
+
+    ZO_TRY(
+        machine->device_ops->mem_free_bytes(machine->devices[device], &bytes));
+    bytes +=
+        machine->device_ops->info(machine->devices[device])->context_bytes +
+        machine->kernel_ops->own_device_bytes(machine->kernels[device]);
+    *bytes_out = less(bytes, GPU_RESERVE_BYTES);
+    return ZO_OK;
+}
+
 static enum zo_status set_budgets(struct zo_setup *setup)
 {
     const struct zo_options *options = setup->options;
@@ -43,9 +61,7 @@ static enum zo_status set_budgets(struct zo_setup *setup)
         for (int d = 0; d < machine->device_count; d++) {
             uint64_t bytes = 0;
 
-            ZO_TRY(machine->device_ops->mem_free_bytes(machine->devices[d],
-                                                       &bytes));
-            bytes = less(bytes, GPU_RESERVE_BYTES);
+            ZO_TRY(free_bytes(machine, d, &bytes));
             if (d == 0 || bytes < setup->gpu_memory_bytes) {
                 setup->gpu_memory_bytes = bytes;
             }

@@ -17,6 +17,7 @@
 #include "src/base/system.h"
 #include "src/base/text.h"
 #include "src/device/driver_cuda.h"
+#include "src/device/nvml_cuda.h"
 #include "src/device/stream_cuda.h"
 
 #define ALIGN_BYTES  256     /* what cudaMalloc promises */
@@ -181,11 +182,6 @@ static void describe(struct zo_device *device,
 {
     (void)snprintf(device->description, sizeof(device->description), "%s",
                    prop->name);
-    if (cudaDeviceGetPCIBusId(device->bus_id, (int)sizeof(device->bus_id),
-                              device->index) != cudaSuccess) {
-        (void)cudaGetLastError();
-        device->bus_id[0] = '\0';
-    }
     device->info = (struct zo_device_info){
         .name = device->name,
         .description = device->description,
@@ -206,10 +202,35 @@ static enum zo_status start(struct zo_device *device, int count)
              cudaInitDevice(device->index, cudaDeviceScheduleBlockingSync,
                             cudaInitDeviceFlagsAreValid));
     CUDA_TRY(device->name, "starting the device", cudaSetDevice(device->index));
+    CUDA_TRY(device->name, "starting the device", cudaFree(NULL));
     CUDA_TRY(device->name, "reading its properties",
              cudaGetDeviceProperties(&prop, device->index));
     describe(device, &prop, open_peers(device, count));
     return ZO_OK;
+}
+
+/* Starts, and takes what the driver has less of behind it. */
+static enum zo_status start_measured(struct zo_device *device, int count)
+{
+    struct zo_nvml nvml;
+    uint64_t before = 0, after = 0;
+    enum zo_status status;
+    bool is_known;
+
+    if (cudaDeviceGetPCIBusId(device->bus_id, (int)sizeof(device->bus_id),
+                              device->index) != cudaSuccess) {
+        (void)cudaGetLastError();
+        device->bus_id[0] = '\0';
+    }
+    zo_nvml_open(&nvml, device->bus_id);
+    is_known = zo_nvml_free_bytes(&nvml, &before);
+    status = start(device, count);
+    if (status == ZO_OK && is_known && zo_nvml_free_bytes(&nvml, &after) &&
+        after < before) {
+        device->info.context_bytes = before - after;
+    }
+    zo_nvml_close(&nvml);
+    return status;
 }
 
 static enum zo_status cuda_open(int index,
@@ -229,7 +250,7 @@ static enum zo_status cuda_open(int index,
     device->index = index;
     device->pool = options != NULL ? options->pool : NULL;
     (void)snprintf(device->name, sizeof(device->name), "cuda:%d", index);
-    status = start(device, count);
+    status = start_measured(device, count);
     if (status != ZO_OK) {
         zo_free(device);
         return status;
