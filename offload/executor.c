@@ -13,52 +13,6 @@
 
 /* ---- opening and closing ------------------------------------------------ */
 
-static enum zo_status open_arenas(struct zo_executor *executor)
-{
-    const struct zo_machine *machine = executor->machine;
-    const struct zo_program *program = executor->program;
-
-    for (int device = 0; device < machine->device_count; device++) {
-        ZO_TRY(machine->device_ops->mem_alloc(
-            machine->devices[device], ZO_MEM_DEVICE, "the device arena",
-            program->arena_bytes[ZO_TIER_GPU][device],
-            &executor->arenas[ZO_TIER_GPU][device]));
-        ZO_TRY(machine->device_ops->fill(
-            executor->copy_streams[device],
-            executor->arenas[ZO_TIER_GPU][device], 0,
-            program->arena_bytes[ZO_TIER_GPU][device]));
-        ZO_TRY(
-            machine->device_ops->stream_sync(executor->copy_streams[device]));
-    }
-    ZO_TRY(machine->device_ops->mem_alloc(machine->devices[0], ZO_MEM_PINNED,
-                                          "the host arena",
-                                          program->arena_bytes[ZO_TIER_CPU][0],
-                                          &executor->arenas[ZO_TIER_CPU][0]));
-    memset(executor->arenas[ZO_TIER_CPU][0], 0,
-           program->arena_bytes[ZO_TIER_CPU][0]);
-    return ZO_OK;
-}
-
-static void close_arenas(struct zo_executor *executor)
-{
-    const struct zo_machine *machine = executor->machine;
-    const struct zo_program *program = executor->program;
-
-    for (int device = 0; device < machine->device_count; device++) {
-        if (executor->arenas[ZO_TIER_GPU][device] != NULL) {
-            machine->device_ops->mem_free(
-                machine->devices[device], ZO_MEM_DEVICE,
-                executor->arenas[ZO_TIER_GPU][device],
-                program->arena_bytes[ZO_TIER_GPU][device]);
-        }
-    }
-    if (executor->arenas[ZO_TIER_CPU][0] != NULL) {
-        machine->device_ops->mem_free(machine->devices[0], ZO_MEM_PINNED,
-                                      executor->arenas[ZO_TIER_CPU][0],
-                                      program->arena_bytes[ZO_TIER_CPU][0]);
-    }
-}
-
 /* Operations of a lane in the list that has most of them. */
 static uint32_t lane_ops_max(const struct zo_program *program, uint32_t lane)
 {
@@ -163,7 +117,7 @@ static enum zo_status open_all(struct zo_executor *executor)
         ZO_TRY(machine->device_ops->stream_open(
             machine->devices[device], "load", &executor->copy_streams[device]));
     }
-    ZO_TRY(open_arenas(executor));
+    ZO_TRY(zo_executor_open_arenas(executor));
     if (executor->options.poisons) {
         ZO_TRY(zo_executor_open_shadows(executor));
     }
@@ -185,7 +139,6 @@ enum zo_status zo_executor_open(const struct zo_program *program,
 
     ZO_ASSERT(program->is_laid_out);
     ZO_ASSERT(program->device_count == machine->device_count);
-    ZO_ASSERT(program->arena_bytes[ZO_TIER_PAGEABLE][0] == 0);
     ZO_ASSERT(program->arena_bytes[ZO_TIER_NVME][0] == 0);
     ZO_ASSERT(options->cpu_workers >= 1 &&
               options->cpu_workers <= CPU_WORKERS_MAX);
@@ -223,7 +176,7 @@ void zo_executor_close(struct zo_executor *executor)
         executor->machine->device_ops->stream_close(executor->copy_streams[d]);
     }
     zo_executor_close_shadows(executor);
-    close_arenas(executor);
+    zo_executor_close_arenas(executor);
     zo_order_close(executor->order);
     zo_free(executor->lanes);
     zo_free(executor->instances);
@@ -267,13 +220,16 @@ enum zo_status zo_executor_upload(struct zo_executor *executor,
                                   const void *source, size_t size_bytes)
 {
     const struct zo_device_ops *ops = executor->machine->device_ops;
-    const int device = executor->program->buffers[target].device;
-    struct zo_stream *stream = executor->copy_streams[device];
+    const struct zo_buffer *buffer = &executor->program->buffers[target];
+    char *address = (char *)zo_executor_address(executor, target, 0) + offset;
 
-    ZO_TRY(ops->copy(stream,
-                     (char *)zo_executor_address(executor, target, 0) + offset,
-                     source, size_bytes));
-    return ops->stream_sync(stream);
+    if (buffer->tier != ZO_TIER_GPU) {
+        memcpy(address, source, size_bytes);
+        return ZO_OK;
+    }
+    ZO_TRY(ops->copy(executor->copy_streams[buffer->device], address, source,
+                     size_bytes));
+    return ops->stream_sync(executor->copy_streams[buffer->device]);
 }
 
 enum zo_status zo_executor_download(struct zo_executor *executor, void *target,
@@ -281,13 +237,17 @@ enum zo_status zo_executor_download(struct zo_executor *executor, void *target,
                                     size_t size_bytes)
 {
     const struct zo_device_ops *ops = executor->machine->device_ops;
-    const int device = executor->program->buffers[source].device;
-    struct zo_stream *stream = executor->copy_streams[device];
+    const struct zo_buffer *buffer = &executor->program->buffers[source];
+    const char *address =
+        (char *)zo_executor_address(executor, source, 0) + offset;
 
-    ZO_TRY(ops->copy(stream, target,
-                     (char *)zo_executor_address(executor, source, 0) + offset,
+    if (buffer->tier != ZO_TIER_GPU) {
+        memcpy(target, address, size_bytes);
+        return ZO_OK;
+    }
+    ZO_TRY(ops->copy(executor->copy_streams[buffer->device], target, address,
                      size_bytes));
-    return ops->stream_sync(stream);
+    return ops->stream_sync(executor->copy_streams[buffer->device]);
 }
 
 /* ---- failure ------------------------------------------------------------ */

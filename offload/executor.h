@@ -31,11 +31,18 @@ struct zo_executor_options {
     bool times_ops; /* serial: takes the time of each kind of operation */
     /* For tests: the nth operation issued fails (0: none does). */
     uint64_t fail_at_op;
+    struct zo_pool *pool; /* borrowed for the call of open; NULL: one thread
+                           * touches and clears the host's arenas */
+    /* For tests: where /proc and /sys are looked for; NULL: in "". */
+    const char *system_root;
 };
 
 /*
  * For a program that is laid out; both are borrowed until close.
  *
+ *   ZO_E_FIT                  this process may not take that much host
+ *                             memory now; nothing has been touched
+ *   ZO_E_LOCK                 the host arena cannot be page-locked
  *   ZO_E_DEVMEM, ZO_E_NOMEM   an arena; the text names it and its bytes
  */
 enum zo_status
@@ -79,7 +86,8 @@ enum zo_status zo_executor_drain(struct zo_executor *executor) ZO_MUST_CHECK;
 
 /*
  * Copies between host memory and a buffer of any tier, and waits: for loading
- * and saving, with nothing under way.
+ * and saving, with nothing under way.  Many pieces go faster through
+ * staging.h.
  */
 enum zo_status zo_executor_upload(struct zo_executor *executor,
                                   zo_buffer_id target, uint64_t offset,

@@ -105,6 +105,11 @@ zo_executor_count(struct zo_executor *executor,
 /* Records the calling thread's failure as the run's first, if it is. */
 void zo_executor_fail(struct zo_executor *executor);
 
+/* The arenas, touched and cleared: executor_arenas.c. */
+enum zo_status
+zo_executor_open_arenas(struct zo_executor *executor) ZO_MUST_CHECK;
+void zo_executor_close_arenas(struct zo_executor *executor);
+
 /* The workers of the CPU engine: executor_cpu.c. */
 enum zo_status
 zo_executor_start_workers(struct zo_executor *executor) ZO_MUST_CHECK;

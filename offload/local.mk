@@ -8,6 +8,7 @@ libzo_a_SOURCES += \
 	offload/checker.c \
 	offload/executor.c \
 	offload/executor.h \
+	offload/executor_arenas.c \
 	offload/executor_cpu.c \
 	offload/executor_internal.h \
 	offload/executor_serial.c \
@@ -20,10 +21,13 @@ libzo_a_SOURCES += \
 	offload/record.h \
 	offload/schedule.c \
 	offload/schedule.h \
+	offload/staging.c \
+	offload/staging.h \
 	offload/unit.c \
 	offload/unit.h
 
 check_PROGRAMS += \
+	tests/test_arenas \
 	tests/test_builder \
 	tests/test_executor \
 	tests/test_executor_failures \
@@ -36,6 +40,7 @@ offload_help = tests/offload_help.c tests/offload_help.h
 fake_model = tests/fake_model.c tests/fake_model.h $(offload_help)
 tests_test_builder_SOURCES = tests/test_builder.c $(fake_model)
 executor_bench = tests/executor_bench.c tests/executor_bench.h $(offload_help)
+tests_test_arenas_SOURCES = tests/test_arenas.c $(executor_bench)
 tests_test_executor_SOURCES = tests/test_executor.c $(executor_bench)
 tests_test_executor_failures_SOURCES = tests/test_executor_failures.c \
 	$(executor_bench)

@@ -4,6 +4,7 @@
  * Method: data go host -> device -> device -> host over two streams that only
  * events order, so that a missing wait shows as other data.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,6 +161,30 @@ static void check_facts(struct rig *rig)
               ZO_TARGET_NONE);
     TAP_CHECK(strchr(info->bus_id, ':') != NULL);
     TAP_CHECK((info->peer_mask & 1) == 0); /* no peer of itself */
+    TAP_CHECK(info->context_bytes < (uint64_t)4 << 30);
+}
+
+/*
+ * The context, measured: the first open of this process finds it.  Runs
+ * first; a machine without NVML knows nothing.
+ */
+static void test_context(void)
+{
+    struct rig rig;
+
+    if (rig_open(&rig)) {
+        const uint64_t bytes = cuda->info(rig.device)->context_bytes;
+
+        (void)printf("# the context takes %llu MiB\n",
+                     (unsigned long long)bytes >> 20);
+        rig_close(&rig);
+        if (bytes == 0) {
+            tap_skip("libnvidia-ml.so.1 does not tell");
+            return;
+        }
+        TAP_CHECK(bytes > (uint64_t)16 << 20);
+        TAP_CHECK(bytes < (uint64_t)4 << 30);
+    }
 }
 
 static void test_facts(void)
@@ -229,6 +254,7 @@ static void test_no_such_device(void)
 int main(void)
 {
     static const struct tap_case cases[] = {
+        {"a context's memory is measured", test_context},
         {"a device says what it is, and the platform what it needs",
          test_facts},
         {"data pass through two streams in the order of an event",

@@ -47,6 +47,9 @@ struct zo_device_info {
     uint64_t peer_mask;      /* bit i: copies to device i without the host */
     const char *bus_id;      /* borrowed: "0000:1b:00.0"; "" on no bus */
     int capability;          /* cuda: 90 is 9.0; else 0 */
+    /* Device memory that opening took, for itself; 0: none, or unknown, also
+     * when this process had opened the device before. */
+    uint64_t context_bytes;
 };
 
 /* What a kind of device asks of the machine, whether or not there is one. */
@@ -89,7 +92,8 @@ struct zo_device_ops {
     enum zo_status (*mem_free_bytes)(struct zo_device *device,
                                      uint64_t *bytes_out);
     /* Caller owns *memory_out and returns it to mem_free of the same device.
-     * `name` is for the message of a failure: "weights". */
+     * `name` is for the message of a failure: "weights".  ZO_E_LOCK: there
+     * is memory, but the system refuses to lock it. */
     enum zo_status (*mem_alloc)(struct zo_device *device, enum zo_mem_kind kind,
                                 const char *name, size_t size_bytes,
                                 void **memory_out);

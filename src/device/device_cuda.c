@@ -10,22 +10,22 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "src/base/arith.h"
 #include "src/base/memory.h"
+#include "src/base/system.h"
 #include "src/base/text.h"
 #include "src/device/driver_cuda.h"
+#include "src/device/nvml_cuda.h"
 #include "src/device/stream_cuda.h"
 
-#define ALIGN_BYTES     256     /* what cudaMalloc promises */
-#define HUGE_PAGE_BYTES 2097152 /* of x86-64, and of arm64 with 4 KiB pages */
-#define TOUCH_BYTES     8388608 /* of one index of the touching loop */
-#define NAME_BYTES      24
-#define GIB_BYTES       16
-#define BUS_ID_BYTES    16
-#define PEERS_MAX       64 /* bits of peer_mask */
+#define ALIGN_BYTES  256     /* what cudaMalloc promises */
+#define TOUCH_BYTES  8388608 /* of one index of the touching loop */
+#define NAME_BYTES   24
+#define GIB_BYTES    16
+#define BUS_ID_BYTES 16
+#define PEERS_MAX    64 /* bits of peer_mask */
 
 struct zo_device {
     struct zo_device_info info;
@@ -182,11 +182,6 @@ static void describe(struct zo_device *device,
 {
     (void)snprintf(device->description, sizeof(device->description), "%s",
                    prop->name);
-    if (cudaDeviceGetPCIBusId(device->bus_id, (int)sizeof(device->bus_id),
-                              device->index) != cudaSuccess) {
-        (void)cudaGetLastError();
-        device->bus_id[0] = '\0';
-    }
     device->info = (struct zo_device_info){
         .name = device->name,
         .description = device->description,
@@ -207,10 +202,35 @@ static enum zo_status start(struct zo_device *device, int count)
              cudaInitDevice(device->index, cudaDeviceScheduleBlockingSync,
                             cudaInitDeviceFlagsAreValid));
     CUDA_TRY(device->name, "starting the device", cudaSetDevice(device->index));
+    CUDA_TRY(device->name, "starting the device", cudaFree(NULL));
     CUDA_TRY(device->name, "reading its properties",
              cudaGetDeviceProperties(&prop, device->index));
     describe(device, &prop, open_peers(device, count));
     return ZO_OK;
+}
+
+/* Starts, and takes what the driver has less of behind it. */
+static enum zo_status start_measured(struct zo_device *device, int count)
+{
+    struct zo_nvml nvml;
+    uint64_t before = 0, after = 0;
+    enum zo_status status;
+    bool is_known;
+
+    if (cudaDeviceGetPCIBusId(device->bus_id, (int)sizeof(device->bus_id),
+                              device->index) != cudaSuccess) {
+        (void)cudaGetLastError();
+        device->bus_id[0] = '\0';
+    }
+    zo_nvml_open(&nvml, device->bus_id);
+    is_known = zo_nvml_free_bytes(&nvml, &before);
+    status = start(device, count);
+    if (status == ZO_OK && is_known && zo_nvml_free_bytes(&nvml, &after) &&
+        after < before) {
+        device->info.context_bytes = before - after;
+    }
+    zo_nvml_close(&nvml);
+    return status;
 }
 
 static enum zo_status cuda_open(int index,
@@ -230,7 +250,7 @@ static enum zo_status cuda_open(int index,
     device->index = index;
     device->pool = options != NULL ? options->pool : NULL;
     (void)snprintf(device->name, sizeof(device->name), "cuda:%d", index);
-    status = start(device, count);
+    status = start_measured(device, count);
     if (status != ZO_OK) {
         zo_free(device);
         return status;
@@ -336,29 +356,29 @@ static void touch_pages(struct zo_pool *pool, char *memory, size_t size_bytes)
     }
 }
 
-/* size_bytes of fresh pages that begin where a huge page can begin. */
-static enum zo_status map_pages(const char *name, size_t size_bytes,
-                                char **memory_out)
+/* Names the limits that can be the cause. */
+static enum zo_status fail_lock(const struct zo_device *device,
+                                const char *name, size_t size_bytes,
+                                cudaError_t error)
 {
-    const size_t slack =
-        size_bytes >= HUGE_PAGE_BYTES ? (size_t)HUGE_PAGE_BYTES : 0;
-    char *memory = NULL;
-    size_t head = 0;
+    char wanted[GIB_BYTES], held[GIB_BYTES], lock[GIB_BYTES], room[GIB_BYTES];
+    struct zo_system system;
 
-    ZO_TRY(zo_pages_alloc(size_bytes + slack, name, &memory));
-    if (slack > 0) {
-        head = zo_round_up((uintptr_t)memory, slack) - (uintptr_t)memory;
-        if (head > 0) {
-            zo_pages_free(memory, head);
-        }
-        if (slack - head > 0) {
-            zo_pages_free(memory + head + size_bytes, slack - head);
-        }
-        /* Advice: without huge pages it works, only slower. */
-        (void)madvise(memory + head, size_bytes, MADV_HUGEPAGE);
-    }
-    *memory_out = memory + head;
-    return ZO_OK;
+    zo_system_read("", &system);
+    return ZO_FAIL_NATIVE(
+        ZO_E_LOCK, (int)error,
+        "%s: cannot lock host memory for %s: %zu bytes (%s) wanted, %s locked "
+        "before: %s; RLIMIT_MEMLOCK (ulimit -l) is %s%s, the control group "
+        "and MemAvailable leave %s",
+        device->name, name, size_bytes,
+        zo_text_gib(wanted, sizeof(wanted), size_bytes),
+        zo_text_gib(held, sizeof(held), device->allocated_bytes[ZO_MEM_PINNED]),
+        cudaGetErrorString(error),
+        system.lock_limit_bytes == ZO_SYSTEM_NO_LIMIT
+            ? "unlimited"
+            : zo_text_gib(lock, sizeof(lock), system.lock_limit_bytes),
+        system.is_lock_privileged ? " (CAP_IPC_LOCK: it does not bind)" : "",
+        zo_text_gib(room, sizeof(room), zo_system_room(&system)));
 }
 
 static enum zo_status pinned_alloc(struct zo_device *device, const char *name,
@@ -369,23 +389,13 @@ static enum zo_status pinned_alloc(struct zo_device *device, const char *name,
     cudaError_t error;
 
     ZO_TRY(use_device(device));
-    ZO_TRY(map_pages(name, mapped_bytes, &memory));
+    ZO_TRY(zo_huge_alloc(mapped_bytes, name, &memory));
     touch_pages(device->pool, memory, mapped_bytes);
     error = cudaHostRegister(memory, mapped_bytes, cudaHostRegisterPortable);
     if (error != cudaSuccess) {
-        char wanted[GIB_BYTES], held[GIB_BYTES];
-
         (void)cudaGetLastError();
         zo_pages_free(memory, mapped_bytes);
-        return ZO_FAIL_NATIVE(
-            ZO_E_NOMEM, (int)error,
-            "%s: cannot lock host memory for %s: %zu bytes (%s) wanted, %s "
-            "locked before: %s",
-            device->name, name, size_bytes,
-            zo_text_gib(wanted, sizeof(wanted), size_bytes),
-            zo_text_gib(held, sizeof(held),
-                        device->allocated_bytes[ZO_MEM_PINNED]),
-            cudaGetErrorString(error));
+        return fail_lock(device, name, size_bytes, error);
     }
     *memory_out = memory;
     return ZO_OK;

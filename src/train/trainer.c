@@ -99,7 +99,15 @@ uint64_t zo_trainer_own_bytes(const struct zo_trainer *trainer, int device)
 {
     const struct zo_machine *machine = &trainer->options.devices->machine;
 
-    return machine->kernel_ops->own_device_bytes(machine->kernels[device]);
+    return machine->kernel_ops->own_device_bytes(machine->kernels[device]) +
+           zo_trainer_context_bytes(trainer, device);
+}
+
+uint64_t zo_trainer_context_bytes(const struct zo_trainer *trainer, int device)
+{
+    const struct zo_machine *machine = &trainer->options.devices->machine;
+
+    return machine->device_ops->info(machine->devices[device])->context_bytes;
 }
 
 /* The first budget that the plan passes. */
@@ -280,6 +288,7 @@ enum zo_status zo_trainer_start(struct zo_trainer *trainer)
         .poisons = options->poisons,
         .times_ops = options->times_ops,
         .fail_at_op = options->fail_at_op,
+        .pool = options->devices->pool,
     };
     struct zo_control *control;
 

@@ -56,8 +56,12 @@ struct zo_glm *zo_trainer_glm(const struct zo_trainer *trainer);
 /* NULL before start. */
 struct zo_executor *zo_trainer_executor(const struct zo_trainer *trainer);
 
-/* Bytes beside the arena that a device's libraries hold. */
+/*
+ * Bytes of a device beside the arena: all of them, or of those what the
+ * device's context holds; the rest is the kernels' and the libraries'.
+ */
 uint64_t zo_trainer_own_bytes(const struct zo_trainer *trainer, int device);
+uint64_t zo_trainer_context_bytes(const struct zo_trainer *trainer, int device);
 
 /* Allocates, touches and clears everything.  As zo_executor_open(). */
 enum zo_status zo_trainer_start(struct zo_trainer *trainer) ZO_MUST_CHECK;
