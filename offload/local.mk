@@ -17,9 +17,11 @@ libzo_a_SOURCES += \
 	offload/order.h \
 	offload/planner.c \
 	offload/planner.h \
+	offload/profile.h \
 	offload/record.h \
 	offload/schedule.c \
 	offload/schedule.h \
+	offload/simulator.h \
 	offload/unit.c \
 	offload/unit.h
 
