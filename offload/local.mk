@@ -17,11 +17,16 @@ libzo_a_SOURCES += \
 	offload/order.h \
 	offload/planner.c \
 	offload/planner.h \
+	offload/profile.c \
 	offload/profile.h \
 	offload/record.h \
 	offload/schedule.c \
 	offload/schedule.h \
+	offload/simulator.c \
 	offload/simulator.h \
+	offload/simulator_cost.c \
+	offload/simulator_internal.h \
+	offload/simulator_result.c \
 	offload/unit.c \
 	offload/unit.h
 

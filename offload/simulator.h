@@ -13,7 +13,7 @@
  *
  * An operation's work: on the compute stream the longer of its products at
  * the profile's rate and its device bytes at the device's bandwidth; a copy
- * the bytes that it reads; on the CPU engine the bytes of host memory that it
+ * the bytes that it writes; on the CPU engine the bytes of host memory that it
  * reads plus those that it writes.
  *
  * One thread.  The same input gives the same bits.
@@ -35,7 +35,7 @@ enum zo_bound {
     ZO_BOUND_COLLECTIVE,
     ZO_BOUND_CPU,
     ZO_BOUND_NVME,
-    ZO_BOUND_DRAM,    /* what sharing the host's memory adds */
+    ZO_BOUND_DRAM,    /* engines that wait for the host's memory */
     ZO_BOUND_WAITING, /* launches and handing over */
     ZO_BOUNDS
 };
@@ -61,15 +61,16 @@ struct zo_sim_engine {
 
 struct zo_sim_result {
     /* The window: from the end of the list before the last to the end of the
-     * last; with a single list all of it. */
+     * last; with a single list, or `whole`, all of it. */
     double step_seconds, from_seconds, to_seconds;
     struct zo_sim_engine engines[ZO_ENGINES];
     double dram_bytes;        /* in the window */
     double dram_busy_seconds; /* those at the profile's full bandwidth */
     /*
-     * No execution of these lists at these rates is faster: the longest chain
-     * of edges, streams' orders and two lists at most, each operation alone;
-     * and the busiest of the engines and of the host's memory.
+     * No execution at these rates is faster: what the window's lists add to
+     * the longest chain of edges, streams' orders and two lists at most, each
+     * operation alone; and what they give the busiest engine, or the host's
+     * memory, to do.  Of a steady state, as the window is.
      */
     double chain_seconds, busiest_seconds;
     enum zo_bound busiest;
@@ -88,6 +89,7 @@ struct zo_sim_options {
     const struct zo_profile *profile;
     enum zo_dtype type; /* of products */
     int cpu_workers;    /* 0: the profile's threads */
+    bool whole;         /* the window is all of the sequence */
 };
 
 /*
