@@ -38,6 +38,7 @@ check_PROGRAMS += \
 	tests/test_order \
 	tests/test_poison \
 	tests/test_schedule_fuzz \
+	tests/test_simulator \
 	tests/test_unit
 offload_help = tests/offload_help.c tests/offload_help.h
 fake_model = tests/fake_model.c tests/fake_model.h $(offload_help)
@@ -50,3 +51,4 @@ tests_test_layout_SOURCES = tests/test_layout.c $(offload_help)
 tests_test_order_SOURCES = tests/test_order.c $(offload_help)
 tests_test_poison_SOURCES = tests/test_poison.c $(offload_help)
 tests_test_schedule_fuzz_SOURCES = tests/test_schedule_fuzz.c $(fake_model)
+tests_test_simulator_SOURCES = tests/test_simulator.c $(offload_help)
