@@ -36,6 +36,7 @@ enum zo_dram_user {
 struct zo_profile {
     char name[96]; /* "h200"; of a measured one the device's name */
     enum zo_profile_source source;
+    char products[64]; /* what products were measured on; "": unknown */
 
     /* One device. */
     double matrix_flops[ZO_PROFILE_TYPES]; /* products, by type */
