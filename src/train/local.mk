@@ -15,6 +15,8 @@ libzo_a_SOURCES += \
 	src/train/metrics.h \
 	src/train/profile_file.c \
 	src/train/profile_file.h \
+	src/train/profile_measure.c \
+	src/train/profile_measure.h \
 	src/train/progress.c \
 	src/train/progress.h \
 	src/train/rates.c \
