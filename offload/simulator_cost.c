@@ -91,9 +91,15 @@ static enum zo_status compute_cost(const struct zo_sim_options *options,
         profile->device_bandwidth > 0.0 || !profile->is_host
             ? profile->device_bandwidth
             : profile->dram;
+    const double attention =
+        profile->attention_flops > 0.0 ? profile->attention_flops : matrix;
     double memory_seconds = 0.0;
 
     ZO_TRY(divide(options, op, op->flops, matrix, product_text(options->type),
+                  &cost->seconds));
+    ZO_TRY(divide(options, op, op->attention_flops, attention,
+                  profile->attention_flops > 0.0 ? "attention"
+                                                 : product_text(options->type),
                   &cost->seconds));
     ZO_TRY(divide(options, op, touched->device, bandwidth, "device memory",
                   &memory_seconds));

@@ -201,6 +201,22 @@ static void test_device_memory(void)
     bench_fini(&bench);
 }
 
+static void test_attention(void)
+{
+    const struct zo_op op = {
+        .engine = ZO_ENGINE_COMPUTE, .flops = 100.0, .attention_flops = 300.0};
+    struct bench bench;
+
+    bench_init(&bench);
+    add(&bench, op, &(const struct zo_access){bench.gpu[0], ZO_WRITE, 0, 1}, 1);
+    TAP_CHECK_INT(simulate(&bench, 1), ZO_OK);
+    CHECK_SECONDS(bench.result.step_seconds, 1.0 + 3.0); /* as products */
+    bench.profile.attention_flops = 50.0;
+    TAP_CHECK_INT(simulate(&bench, 1), ZO_OK);
+    CHECK_SECONDS(bench.result.step_seconds, 1.0 + 6.0);
+    bench_fini(&bench);
+}
+
 /* Two copies and AdamW want twice what the host's memory gives. */
 static void test_dram(void)
 {
@@ -710,6 +726,7 @@ int main(void)
         {"a chain takes the sum of its operations", test_chain},
         {"engines run side by side, each in list order", test_parallel},
         {"device memory bounds what has few products", test_device_memory},
+        {"attention has a rate of its own", test_attention},
         {"copies and AdamW share the host's memory", test_dram},
         {"who yields nothing is not slowed", test_yield},
         {"both directions of a bus have a common limit", test_duplex},

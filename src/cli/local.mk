@@ -39,4 +39,5 @@ check_PROGRAMS += \
 dist_check_SCRIPTS += \
 	tests/main_job.sh \
 	tests/doctor.sh \
+	tests/plan_time.sh \
 	tests/test_cli.sh

@@ -31,6 +31,7 @@ check_PROGRAMS += \
 	tests/test_lr_schedule \
 	tests/test_metrics \
 	tests/test_profile_file \
+	tests/test_profile_measure \
 	tests/test_progress \
 	tests/test_vectors \
 	tests/test_vectors_adamw \

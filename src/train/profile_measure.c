@@ -354,11 +354,11 @@ static enum zo_status measure_shared(const struct zo_machine *machine,
 {
     struct together alone = {0}, beside = {0};
 
+    ZO_TRY(rate_together(traffic, NULL, &alone));
+    profile->duplex = (alone.h2d + alone.d2h) / machine->device_count;
     if (profile->is_host) {
         return ZO_OK;
     }
-    ZO_TRY(rate_together(traffic, NULL, &alone));
-    profile->duplex = (alone.h2d + alone.d2h) / machine->device_count;
     alone.cpu = profile->cpu;
     ZO_TRY(rate_together(traffic, adamw, &beside));
     set_yields(profile, &alone, &beside);
