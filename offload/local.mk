@@ -18,11 +18,18 @@ libzo_a_SOURCES += \
 	offload/order.h \
 	offload/planner.c \
 	offload/planner.h \
+	offload/profile.c \
+	offload/profile.h \
 	offload/record.h \
 	offload/schedule.c \
 	offload/schedule.h \
 	offload/staging.c \
 	offload/staging.h \
+	offload/simulator.c \
+	offload/simulator.h \
+	offload/simulator_cost.c \
+	offload/simulator_internal.h \
+	offload/simulator_result.c \
 	offload/unit.c \
 	offload/unit.h
 
@@ -35,6 +42,7 @@ check_PROGRAMS += \
 	tests/test_order \
 	tests/test_poison \
 	tests/test_schedule_fuzz \
+	tests/test_simulator \
 	tests/test_unit
 offload_help = tests/offload_help.c tests/offload_help.h
 fake_model = tests/fake_model.c tests/fake_model.h $(offload_help)
@@ -48,3 +56,4 @@ tests_test_layout_SOURCES = tests/test_layout.c $(offload_help)
 tests_test_order_SOURCES = tests/test_order.c $(offload_help)
 tests_test_poison_SOURCES = tests/test_poison.c $(offload_help)
 tests_test_schedule_fuzz_SOURCES = tests/test_schedule_fuzz.c $(fake_model)
+tests_test_simulator_SOURCES = tests/test_simulator.c $(offload_help)

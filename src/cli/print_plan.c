@@ -6,6 +6,7 @@
 #include "offload/planner.h"
 #include "src/base/jsonl.h"
 #include "src/base/text.h"
+#include "src/cli/print_time.h"
 #include "src/cli/setup.h"
 
 static void print_line(FILE *file, const char *what, uint64_t bytes)
@@ -133,7 +134,8 @@ static void write_arena(struct zo_jsonl *json, const char *name,
 }
 
 enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
-                                      const struct zo_trainer *trainer)
+                                      const struct zo_trainer *trainer,
+                                      const struct zo_cli_time *time)
 {
     const struct zo_build *build = zo_trainer_build(trainer);
     const struct zo_machine *machine = &setup->devices.machine;
@@ -163,5 +165,10 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
     zo_plan_arena(&build->program, ZO_TIER_CPU, 0, &arena);
     write_arena(&json, "pinned", &arena, &none, setup->host_memory_bytes);
     zo_jsonl_array_end(&json);
+    if (time != NULL) {
+        zo_cli_write_time(&json, "time", time);
+    } else {
+        zo_jsonl_null(&json, "time");
+    }
     return zo_jsonl_end(&json);
 }

@@ -10,6 +10,7 @@
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
 #include "src/cli/cli.h"
+#include "src/cli/print_time.h"
 #include "src/cli/setup.h"
 #include "src/cli/signals.h"
 #include "src/train/progress.h"
@@ -137,6 +138,9 @@ static enum zo_status prepare(struct run *run)
     if (run->trainer != NULL) {
         zo_cli_print_plan(status == ZO_OK ? cli->out : cli->err, &run->setup,
                           run->trainer);
+        if (status == ZO_OK) {
+            status = zo_cli_tell_time(cli, &run->setup, run->trainer);
+        }
     }
     return status;
 }

@@ -13,6 +13,10 @@ libzo_a_SOURCES += \
 	src/train/lr_schedule.h \
 	src/train/metrics.c \
 	src/train/metrics.h \
+	src/train/profile_file.c \
+	src/train/profile_file.h \
+	src/train/profile_measure.c \
+	src/train/profile_measure.h \
 	src/train/progress.c \
 	src/train/progress.h \
 	src/train/rates.c \
@@ -26,6 +30,8 @@ check_PROGRAMS += \
 	tests/test_loss_scaler \
 	tests/test_lr_schedule \
 	tests/test_metrics \
+	tests/test_profile_file \
+	tests/test_profile_measure \
 	tests/test_progress \
 	tests/test_vectors \
 	tests/test_vectors_adamw \
