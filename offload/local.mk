@@ -11,6 +11,7 @@ libzo_a_SOURCES += \
 	offload/executor_cpu.c \
 	offload/executor_internal.h \
 	offload/executor_serial.c \
+	offload/executor_times.c \
 	offload/layout.c \
 	offload/layout.h \
 	offload/order.c \
