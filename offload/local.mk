@@ -28,6 +28,7 @@ check_PROGRAMS += \
 	tests/test_builder \
 	tests/test_executor \
 	tests/test_executor_failures \
+	tests/test_executor_times \
 	tests/test_layout \
 	tests/test_order \
 	tests/test_poison \
@@ -39,6 +40,8 @@ tests_test_builder_SOURCES = tests/test_builder.c $(fake_model)
 executor_bench = tests/executor_bench.c tests/executor_bench.h $(offload_help)
 tests_test_executor_SOURCES = tests/test_executor.c $(executor_bench)
 tests_test_executor_failures_SOURCES = tests/test_executor_failures.c \
+	$(executor_bench)
+tests_test_executor_times_SOURCES = tests/test_executor_times.c \
 	$(executor_bench)
 tests_test_layout_SOURCES = tests/test_layout.c $(offload_help)
 tests_test_order_SOURCES = tests/test_order.c $(offload_help)

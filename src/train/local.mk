@@ -17,6 +17,8 @@ libzo_a_SOURCES += \
 	src/train/progress.h \
 	src/train/rates.c \
 	src/train/rates.h \
+	src/train/trace.c \
+	src/train/trace.h \
 	src/train/trainer.c \
 	src/train/trainer.h \
 	src/train/weights.c \
