@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "src/base/pool.h"
 #include "src/base/clock.h"

@@ -313,7 +313,7 @@ static void put_engine(struct zo_jsonl *json, const char *busy_key,
 /* Null for an engine that was not timed, or did nothing. */
 static double rate_gbps(uint64_t bytes, double seconds)
 {
-    return seconds > 0.0 ? (double)bytes * 1e-9 / seconds : NAN;
+    return seconds > 0.0 ? (double)bytes / seconds / 1e9 : NAN;
 }
 
 static void put_engines(struct zo_jsonl *json,
