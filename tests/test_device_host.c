@@ -503,7 +503,7 @@ static void test_failure_by_event(void)
 /* A timed event takes the time when it is passed, not when it is recorded. */
 static void test_times(void)
 {
-    struct gate gate = GATE;
+    struct gate gate = GATE, again = GATE;
     struct bench bench;
     struct zo_event *timed[2] = {NULL, NULL};
     int64_t first_ns = 0, second_ns = 0, opened_ns;
@@ -528,7 +528,10 @@ static void test_times(void)
     TAP_CHECK(first_ns < opened_ns && second_ns >= opened_ns);
     TAP_CHECK(second_ns <= zo_clock_ns());
     /* Recorded anew, it has no time until it is passed again. */
+    TAP_CHECK_INT(submit_gate(bench.streams[0], &again), ZO_OK);
     TAP_CHECK_INT(host->event_record(bench.streams[0], timed[0]), ZO_OK);
+    TAP_CHECK_INT(host->event_time_ns(timed[0], &first_ns), ZO_E_ARG);
+    gate_open(&again);
     TAP_CHECK_INT(host->event_sync(timed[0]), ZO_OK);
     TAP_CHECK_INT(host->event_time_ns(timed[0], &first_ns), ZO_OK);
     TAP_CHECK(first_ns >= second_ns);
