@@ -30,6 +30,21 @@ static uint32_t lane_ops_max(const struct zo_program *program, uint32_t lane)
     return most;
 }
 
+/* The events of one of a lane's streams. */
+static enum zo_status open_events(const struct zo_executor *executor,
+                                  struct zo_lane *lane, int stream, int device)
+{
+    for (uint32_t e = 0; e < lane->event_count; e++) {
+        const uint32_t at = e * (uint32_t)lane->stream_count + (uint32_t)stream;
+
+        ZO_TRY(zo_times_open_event(executor, device, &lane->events[at]));
+        if (lane->begins != NULL) {
+            ZO_TRY(zo_times_open_event(executor, device, &lane->begins[at]));
+        }
+    }
+    return ZO_OK;
+}
+
 static enum zo_status open_lane(struct zo_executor *executor, uint32_t index)
 {
     const struct zo_machine *machine = executor->machine;
@@ -50,20 +65,21 @@ static enum zo_status open_lane(struct zo_executor *executor, uint32_t index)
     ZO_TRY(zo_alloc((size_t)lane->event_count *
                         (size_t)(is_collective ? machine->device_count : 1),
                     sizeof(lane->events[0]), "events", &lane->events));
+    if (executor->options.records_times) {
+        ZO_TRY(zo_alloc((size_t)lane->event_count *
+                            (size_t)(is_collective ? machine->device_count : 1),
+                        sizeof(lane->begins[0]), "events", &lane->begins));
+    }
     ZO_TRY(zo_alloc(lane->event_count, sizeof(lane->queue[0]),
                     "a queue of operations", &lane->queue));
     lane->stream_count = is_collective ? machine->device_count : 1;
     for (int s = 0; s < lane->stream_count; s++) {
-        struct zo_device *device =
-            machine->devices[is_collective ? s : lane->device];
+        const int device = is_collective ? s : lane->device;
 
-        ZO_TRY(machine->device_ops->stream_open(device, zo_engine_text(engine),
+        ZO_TRY(machine->device_ops->stream_open(machine->devices[device],
+                                                zo_engine_text(engine),
                                                 &lane->streams[s]));
-        for (uint32_t e = 0; e < lane->event_count; e++) {
-            ZO_TRY(machine->device_ops->event_open(
-                device,
-                &lane->events[e * (uint32_t)lane->stream_count + (uint32_t)s]));
-        }
+        ZO_TRY(open_events(executor, lane, s, device));
     }
     return ZO_OK;
 }
@@ -78,9 +94,13 @@ static void close_lane(struct zo_executor *executor, struct zo_lane *lane)
     for (uint32_t e = 0; e < lane->event_count * (uint32_t)lane->stream_count;
          e++) {
         ops->event_close(lane->events[e]);
+        if (lane->begins != NULL) {
+            ops->event_close(lane->begins[e]);
+        }
     }
     zo_free(lane->streams);
     zo_free(lane->events);
+    zo_free(lane->begins);
     zo_free(lane->queue);
 }
 
@@ -122,6 +142,7 @@ static enum zo_status open_all(struct zo_executor *executor)
         ZO_TRY(zo_executor_open_shadows(executor));
     }
     ZO_TRY(open_instances(executor));
+    ZO_TRY(zo_times_open(executor));
     ZO_TRY(zo_order_open(executor->program, LISTS_MAX, &executor->order));
     for (uint32_t i = 0; i < executor->lane_count; i++) {
         ZO_TRY(open_lane(executor, i));
@@ -178,6 +199,7 @@ void zo_executor_close(struct zo_executor *executor)
     zo_executor_close_shadows(executor);
     zo_executor_close_arenas(executor);
     zo_order_close(executor->order);
+    zo_times_close(executor);
     zo_free(executor->lanes);
     zo_free(executor->instances);
     zo_free(executor->preds);
@@ -324,8 +346,9 @@ static bool is_ready(struct zo_executor *executor, uint64_t number)
 
 /* Makes the operation's streams wait for its predecessors on other lanes. */
 static enum zo_status wait_for_preds(struct zo_executor *executor,
-                                     uint64_t number)
+                                     uint64_t number, bool *has_waits_out)
 {
+    bool has_waits = false;
     const struct zo_device_ops *ops = executor->machine->device_ops;
     const struct zo_instance *instance = zo_instance_at(executor, number);
     const struct zo_lane *lane = &executor->lanes[instance->lane];
@@ -343,6 +366,7 @@ static enum zo_status wait_for_preds(struct zo_executor *executor,
             continue;
         }
         other = &executor->lanes[pred->lane];
+        has_waits = true;
         for (int s = 0; s < lane->stream_count; s++) {
             for (int e = 0; e < other->stream_count; e++) {
                 ZO_TRY(ops->event_wait(
@@ -353,6 +377,7 @@ static enum zo_status wait_for_preds(struct zo_executor *executor,
             }
         }
     }
+    *has_waits_out = has_waits;
     return ZO_OK;
 }
 
@@ -362,18 +387,23 @@ enum zo_status zo_executor_count(struct zo_executor *executor,
     const struct zo_op *op = zo_instance_op(executor, instance);
     const struct zo_schedule *list =
         &executor->program->schedules[instance->schedule];
+    struct zo_executor_counters *own =
+        &executor->times[instance->slot].counters;
 
     if (++executor->issued_ops == executor->options.fail_at_op) {
         return ZO_FAIL(ZO_E_INJECTED, "%s: failed by a test", op->name);
     }
     executor->counters.ops[op->engine]++;
+    own->ops[op->engine]++;
     if (op->engine == ZO_ENGINE_H2D || op->engine == ZO_ENGINE_D2H) {
         for (uint32_t a = 0; a < op->access_count; a++) {
             const struct zo_access *access =
                 &list->accesses[op->access_first + a];
 
-            executor->counters.bytes[op->engine] +=
-                access->mode == ZO_READ ? 0 : access->bytes;
+            const uint64_t bytes = access->mode == ZO_READ ? 0 : access->bytes;
+
+            executor->counters.bytes[op->engine] += bytes;
+            own->bytes[op->engine] += bytes;
         }
     }
     return ZO_OK;
@@ -389,13 +419,15 @@ static enum zo_status issue(struct zo_executor *executor, uint64_t number)
     void *at[ZO_OP_ACCESSES_MAX];
     const struct zo_op_call call = {op, executor->machine, at, lane->streams,
                                     0};
+    bool has_waits = false;
 
     ZO_TRY(zo_executor_count(executor, instance));
-    ZO_TRY(wait_for_preds(executor, number));
+    ZO_TRY(wait_for_preds(executor, number, &has_waits));
     zo_executor_resolve(executor, instance, at);
-    ZO_TRY(op->run(&call));
     instance->lane_index = lane->next_event;
     lane->next_event = (lane->next_event + 1) % lane->event_count;
+    ZO_TRY(zo_times_issue(executor, instance, has_waits));
+    ZO_TRY(op->run(&call));
     for (int s = 0; s < lane->stream_count; s++) {
         ZO_TRY(ops->event_record(
             lane->streams[s],
@@ -485,6 +517,7 @@ static enum zo_status poll_done(struct zo_executor *executor, bool *moved)
             if (!done) {
                 break;
             }
+            ZO_TRY(zo_times_passed(executor, zo_instance_at(executor, number)));
             atomic_store_explicit(&zo_instance_at(executor, number)->state,
                                   ZO_INSTANCE_DONE, memory_order_release);
             lane->queue_first++;
@@ -592,6 +625,7 @@ enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
 
     ZO_TRY(failure_of(executor));
     ZO_ASSERT(executor->retired_below >= executor->slot_ticket[slot]);
+    zo_times_start(executor, slot);
     if (executor->options.is_serial) {
         if (zo_executor_run_serial(executor, schedule, slot) != ZO_OK) {
             zo_executor_fail(executor);

@@ -195,7 +195,7 @@ static enum zo_status run_alone(struct zo_executor *executor,
     void *at[ZO_OP_ACCESSES_MAX];
     const struct zo_op_call call = {op, executor->machine, at,
                                     lane == NULL ? NULL : lane->streams, 0};
-    int64_t started_ns;
+    int64_t started_ns, ended_ns;
 
     ZO_TRY(zo_executor_count(executor, instance));
     zo_executor_resolve(executor, instance, at);
@@ -204,8 +204,10 @@ static enum zo_status run_alone(struct zo_executor *executor,
     for (int s = 0; lane != NULL && s < lane->stream_count; s++) {
         ZO_TRY(executor->machine->device_ops->stream_sync(lane->streams[s]));
     }
+    ended_ns = zo_clock_ns();
+    zo_times_alone(executor, instance, started_ns, ended_ns);
     if (executor->options.times_ops) {
-        add_time(executor, op, zo_clock_ns() - started_ns);
+        add_time(executor, op, ended_ns - started_ns);
     }
     return ZO_OK;
 }

@@ -12,6 +12,7 @@ libzo_a_SOURCES += \
 	offload/executor_cpu.c \
 	offload/executor_internal.h \
 	offload/executor_serial.c \
+	offload/executor_times.c \
 	offload/layout.c \
 	offload/layout.h \
 	offload/order.c \
@@ -38,6 +39,7 @@ check_PROGRAMS += \
 	tests/test_builder \
 	tests/test_executor \
 	tests/test_executor_failures \
+	tests/test_executor_times \
 	tests/test_layout \
 	tests/test_order \
 	tests/test_poison \
@@ -51,6 +53,8 @@ executor_bench = tests/executor_bench.c tests/executor_bench.h $(offload_help)
 tests_test_arenas_SOURCES = tests/test_arenas.c $(executor_bench)
 tests_test_executor_SOURCES = tests/test_executor.c $(executor_bench)
 tests_test_executor_failures_SOURCES = tests/test_executor_failures.c \
+	$(executor_bench)
+tests_test_executor_times_SOURCES = tests/test_executor_times.c \
 	$(executor_bench)
 tests_test_layout_SOURCES = tests/test_layout.c $(offload_help)
 tests_test_order_SOURCES = tests/test_order.c $(offload_help)

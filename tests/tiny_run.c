@@ -313,6 +313,8 @@ enum zo_status tiny_open_trainer(struct tiny_run *run)
         .is_serial = k->is_serial || k->poisons,
         .poisons = k->poisons,
         .fail_at_op = k->fail_at_op,
+        .records_times = k->records_times,
+        .trace = k->trace,
     };
 
     return zo_trainer_open(&options, &run->trainer);

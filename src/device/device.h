@@ -132,9 +132,21 @@ struct zo_device_ops {
     /* True in *done_out when the latest record has been passed. */
     enum zo_status (*event_query)(struct zo_event *event, bool *done_out);
     enum zo_status (*event_sync)(struct zo_event *event); /* blocks */
+
+    /* An event that takes the time when it is passed; else as any other.  It
+     * is closed only when its records have been passed. */
+    enum zo_status (*event_open_timed)(struct zo_device *device,
+                                       struct zo_event **event_out);
+    /* When the latest record was passed, on the clock of zo_clock_ns().  Of a
+     * timed event whose record has been passed: ZO_E_ARG, or ZO_E_DEVICE on
+     * cuda, otherwise.  host: exact.  cuda: 1 us between events of a second;
+     * against the host's clock the time of a call, some 20 us, which also is
+     * how far times may jump once a second. */
+    enum zo_status (*event_time_ns)(struct zo_event *event,
+                                    int64_t *time_ns_out);
 };
 
-#define ZO_DEVICE_ABI 3u
+#define ZO_DEVICE_ABI 4u
 
 extern const struct zo_device_ops zo_device_host;
 extern const struct zo_device_ops zo_device_cuda; /* a stub without CUDA */

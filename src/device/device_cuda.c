@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "src/base/arith.h"
+#include "src/base/clock.h"
 #include "src/base/memory.h"
 #include "src/base/system.h"
 #include "src/base/text.h"
@@ -20,12 +21,15 @@
 #include "src/device/nvml_cuda.h"
 #include "src/device/stream_cuda.h"
 
-#define ALIGN_BYTES  256     /* what cudaMalloc promises */
-#define TOUCH_BYTES  8388608 /* of one index of the touching loop */
-#define NAME_BYTES   24
-#define GIB_BYTES    16
-#define BUS_ID_BYTES 16
-#define PEERS_MAX    64 /* bits of peer_mask */
+#define ALIGN_BYTES    256     /* what cudaMalloc promises */
+#define TOUCH_BYTES    8388608 /* of one index of the touching loop */
+#define NAME_BYTES     24
+#define GIB_BYTES      16
+#define BUS_ID_BYTES   16
+#define PEERS_MAX      64         /* bits of peer_mask */
+#define ANCHOR_LIFE_NS 1000000000 /* two clocks drift some us a second */
+#define ANCHOR_NEAR_NS 50000      /* as well as two clocks need to be set */
+#define ANCHOR_TRIES   4
 
 struct zo_device {
     struct zo_device_info info;
@@ -35,6 +39,10 @@ struct zo_device {
     char name[NAME_BYTES];
     char description[256];
     char bus_id[BUS_ID_BYTES];
+    /* Of timed events: a point on both clocks.  NULL: there are none yet. */
+    cudaStream_t anchor_stream;
+    cudaEvent_t anchor;
+    int64_t anchor_ns;
 };
 
 struct zo_stream {
@@ -262,6 +270,12 @@ static enum zo_status cuda_open(int index,
 /* The context stays: libraries of this process may still hold parts of it. */
 static void cuda_close(struct zo_device *device)
 {
+    if (device != NULL && device->anchor_stream != NULL) {
+        (void)cudaSetDevice(device->index);
+        (void)cudaEventDestroy(device->anchor);
+        (void)cudaStreamDestroy(device->anchor_stream);
+        (void)cudaGetLastError();
+    }
     zo_free(device);
 }
 
@@ -525,8 +539,8 @@ static enum zo_status cuda_fill(struct zo_stream *stream, void *target,
     return ZO_OK;
 }
 
-static enum zo_status cuda_event_open(struct zo_device *device,
-                                      struct zo_event **event_out)
+static enum zo_status open_event(struct zo_device *device, unsigned int flags,
+                                 struct zo_event **event_out)
 {
     struct zo_event *event = NULL;
     cudaEvent_t native = NULL;
@@ -534,8 +548,7 @@ static enum zo_status cuda_event_open(struct zo_device *device,
     ZO_TRY(use_device(device));
     ZO_TRY(zo_alloc(1, sizeof(*event), "an event record", &event));
 
-    const cudaError_t error = cudaEventCreateWithFlags(
-        &native, cudaEventDisableTiming | cudaEventBlockingSync);
+    const cudaError_t error = cudaEventCreateWithFlags(&native, flags);
     if (error != cudaSuccess) {
         zo_free(event);
         CUDA_TRY(device->name, "opening an event", error);
@@ -544,6 +557,13 @@ static enum zo_status cuda_event_open(struct zo_device *device,
     event->native = native;
     *event_out = event;
     return ZO_OK;
+}
+
+static enum zo_status cuda_event_open(struct zo_device *device,
+                                      struct zo_event **event_out)
+{
+    return open_event(device, cudaEventDisableTiming | cudaEventBlockingSync,
+                      event_out);
 }
 
 static void cuda_event_close(struct zo_event *event)
@@ -597,6 +617,80 @@ static enum zo_status cuda_event_sync(struct zo_event *event)
     return ZO_OK;
 }
 
+/*
+ * Takes the time at which an idle stream passes an event: between the call
+ * that records it and the query that sees it passed.  A try that was held up
+ * is made again.
+ */
+static enum zo_status drop_anchor(struct zo_device *device)
+{
+    for (int i = 0; i < ANCHOR_TRIES; i++) {
+        const int64_t before_ns = zo_clock_ns();
+        cudaError_t error = cudaErrorNotReady;
+        int64_t width_ns;
+
+        CUDA_TRY(device->name, "reading its clock",
+                 cudaEventRecord(device->anchor, device->anchor_stream));
+        while (error == cudaErrorNotReady) {
+            error = cudaEventQuery(device->anchor);
+        }
+        CUDA_TRY(device->name, "reading its clock", error);
+        width_ns = zo_clock_ns() - before_ns;
+        device->anchor_ns = before_ns + width_ns / 2;
+        if (width_ns <= ANCHOR_NEAR_NS) {
+            break;
+        }
+    }
+    (void)cudaGetLastError(); /* that of a query is kept too */
+    return ZO_OK;
+}
+
+static enum zo_status open_anchor(struct zo_device *device)
+{
+    cudaStream_t stream = NULL;
+    cudaEvent_t event = NULL;
+    cudaError_t error;
+
+    ZO_TRY(use_device(device));
+    CUDA_TRY(device->name, "opening its clock",
+             cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    error = cudaEventCreateWithFlags(&event, cudaEventDefault);
+    if (error != cudaSuccess) {
+        (void)cudaStreamDestroy(stream);
+        CUDA_TRY(device->name, "opening its clock", error);
+    }
+    device->anchor_stream = stream;
+    device->anchor = event;
+    ZO_TRY(drop_anchor(device)); /* the first call of a stream is slow */
+    return drop_anchor(device);
+}
+
+static enum zo_status cuda_event_open_timed(struct zo_device *device,
+                                            struct zo_event **event_out)
+{
+    if (device->anchor_stream == NULL) {
+        ZO_TRY(open_anchor(device));
+    }
+    return open_event(device, cudaEventBlockingSync, event_out);
+}
+
+static enum zo_status cuda_event_time_ns(struct zo_event *event,
+                                         int64_t *time_ns_out)
+{
+    struct zo_device *device = event->device;
+    float elapsed_ms = 0.0f; /* below 0 for what was before the anchor */
+
+    ZO_TRY(use_device(device));
+    if (device->anchor_stream != NULL &&
+        zo_clock_ns() - device->anchor_ns > ANCHOR_LIFE_NS) {
+        ZO_TRY(drop_anchor(device));
+    }
+    CUDA_TRY(device->name, "the time of an event",
+             cudaEventElapsedTime(&elapsed_ms, device->anchor, event->native));
+    *time_ns_out = device->anchor_ns + (int64_t)((double)elapsed_ms * 1e6);
+    return ZO_OK;
+}
+
 const struct zo_device_ops zo_device_cuda = {
     .abi = ZO_DEVICE_ABI,
     .kind = "cuda",
@@ -620,4 +714,6 @@ const struct zo_device_ops zo_device_cuda = {
     .event_wait = cuda_event_wait,
     .event_query = cuda_event_query,
     .event_sync = cuda_event_sync,
+    .event_open_timed = cuda_event_open_timed,
+    .event_time_ns = cuda_event_time_ns,
 };

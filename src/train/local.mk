@@ -21,6 +21,8 @@ libzo_a_SOURCES += \
 	src/train/progress.h \
 	src/train/rates.c \
 	src/train/rates.h \
+	src/train/trace.c \
+	src/train/trace.h \
 	src/train/trainer.c \
 	src/train/trainer.h \
 	src/train/weights.c \
@@ -50,6 +52,7 @@ tiny_run = tests/tiny_run.c tests/tiny_run.h tests/model_fixtures.c \
 check_PROGRAMS += \
 	tests/test_devices \
 	tests/test_steady \
+	tests/test_trace \
 	tests/test_trainer \
 	tests/test_trainer_bits \
 	tests/test_trainer_faults \
@@ -58,6 +61,7 @@ check_PROGRAMS += \
 	tests/test_trainer_numeric \
 	tests/test_weights
 tests_test_steady_SOURCES = tests/test_steady.c $(tiny_run)
+tests_test_trace_SOURCES = tests/test_trace.c $(tiny_run)
 tests_test_trainer_SOURCES = tests/test_trainer.c $(tiny_run)
 tests_test_trainer_bits_SOURCES = tests/test_trainer_bits.c $(tiny_run)
 tests_test_trainer_faults_SOURCES = tests/test_trainer_faults.c $(tiny_run)

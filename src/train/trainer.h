@@ -14,6 +14,7 @@
 #include "src/train/decide.h"
 #include "src/train/devices.h"
 #include "src/train/metrics.h"
+#include "src/train/trace.h"
 #include "src/train/weights.h"
 
 ZO_C_BEGIN
@@ -33,6 +34,8 @@ struct zo_trainer_options {
     bool evaluates_only; /* weights and eval_batches; run() may not be called */
     uint64_t gpu_memory_bytes;  /* budget a device; 0: none to keep to */
     uint64_t host_memory_bytes; /* likewise */
+    bool records_times;     /* without: seconds of stream engines are null */
+    struct zo_trace *trace; /* borrowed, opened; or NULL; records_times */
     /* For tests. */
     bool is_serial, poisons, times_ops;
     uint64_t fail_at_op;
