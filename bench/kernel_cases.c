@@ -283,8 +283,8 @@ static enum zo_status run_adamw(struct bench *bench, const int64_t *shape)
         .bad = work(bench, 4),
         .count = shape[0],
         .decay_count = shape[0],
-        .scalars = {1.0f, 0.9f, 0.1f, 0.999f, 0.001f, 30.0f, 1e-8f, 0.0f,
-                    1e-5f},
+        .scalars = {1.0f, 0.9f, 0.1f, 0.999f, 0.001f, 30.0f, 1e-8f, 0.0f, 1e-5f,
+                    1},
         .type = ZO_BF16,
     };
 

@@ -144,6 +144,8 @@ struct zo_options {
     bool raw;               /* the prompt as it is, without a chat template */
     int64_t max_new_tokens; /* of the answer [256] */
 
+    const char *profile; /* plan, train: rates of a machine; NULL: this one */
+
     /* Of inspect, init and plan. */
     const char *text;    /* inspect: text to encode */
     int64_t rows;        /* inspect, eval: at most so many; 0: all */

@@ -576,9 +576,18 @@ enum zo_status zo_adamw_check(const struct zo_adamw_args *args)
 {
     const char *name = "adamw";
     const int64_t count = args->count, bytes = type_bytes(args->type);
+    const int64_t moment_bytes = type_bytes(args->moment_type);
     const bool is_bf16 = args->type == ZO_BF16, is_fp16 = args->type == ZO_F16;
 
     ZO_TRY(check_type(name, args->type));
+    if (args->moment_type != ZO_F32 && args->moment_type != ZO_BF16) {
+        return ZO_FAIL(ZO_E_SHAPE, "%s: moment type %d; want fp32 or bf16",
+                       name, (int)args->moment_type);
+    }
+    if (args->first_index < 0) {
+        return ZO_FAIL(ZO_E_SHAPE, "%s: first_index %lld; want at least 0",
+                       name, (long long)args->first_index);
+    }
     ZO_TRY(check_count(name, count));
     if (args->decay_count < 0 || args->decay_count > count) {
         return ZO_FAIL(ZO_E_SHAPE, "%s: decay_count %lld of %lld elements",
@@ -596,8 +605,8 @@ enum zo_status zo_adamw_check(const struct zo_adamw_args *args)
         name, {"weight", args->weight, count, 1, bytes, ROLE_OUT, is_fp16},
         {"remainder", args->remainder, is_bf16 ? count : 0, 1, 2, ROLE_OUT, 0},
         {"master", args->master, is_fp16 ? count : 0, 1, 4, ROLE_OUT, 0},
-        {"exp_avg", args->exp_avg, count, 1, 4, ROLE_OUT, 0},
-        {"exp_avg_sq", args->exp_avg_sq, count, 1, 4, ROLE_OUT, 0},
+        {"exp_avg", args->exp_avg, count, 1, moment_bytes, ROLE_OUT, 0},
+        {"exp_avg_sq", args->exp_avg_sq, count, 1, moment_bytes, ROLE_OUT, 0},
         {"bad", args->bad, count > 0, 1, 4, ROLE_OUT, 0},
         {"grad", args->grad, count, 1, bytes, ROLE_IN, 0});
 }

@@ -292,6 +292,7 @@ struct zo_adamw_scalars {
     float epsilon;
     float decay;     /* lr * weight decay */
     float step_size; /* lr / (1 - beta1^t) */
+    uint32_t step;   /* t, modulo 2^32: seeds the rounding of bf16 moments */
 };
 
 /*
@@ -305,6 +306,21 @@ struct zo_adamw_scalars {
  * IEEE divide and square root, no contraction, no flush: the same bits in
  * scalar C, AVX2, AVX-512 and CUDA.
  *
+ * Moments of type bf16 (moment_type; a zero means fp32) are rounded as they
+ * are stored; p is made of m and v before that.  Increments of v fall below
+ * half a last place as soon as b2 is near 1, so rounding to nearest would
+ * freeze it: instead a value goes up with the chance that what falls away is
+ * of a last place, which keeps the mean.  The 32 bits of chance are
+ *   mix(index ^ mix(step)),  the low half for m and the high half for v,
+ *   mix(x): x = (x ^ x >> 16) * 0x21f0aaad; x = (x ^ x >> 15) * 0xd35a2d97;
+ *           x ^ x >> 15
+ * with index = first_index + i modulo 2^32, and bf16 = (bits + half) >> 16; a
+ * NaN becomes 0x7fc0.  So the bits depend on element and step alone, not on
+ * tiles, threads or the instruction set.  Against fp32 moments the result
+ * changes: m by up to 2^-7 of itself a step; v, in which b2 = 0.999 gathers
+ * a thousand such errors, by about 4 % of itself (one standard deviation,
+ * normal gradients), hence the size of an element's step by about 2 %.
+ *
  * The master p is: type fp32, weight itself; type bf16, the pair of weight
  * (p rounded to nearest, ties away from zero: bits + 0x8000, high half) and
  * remainder (the signed 16-bit difference of the bits); type fp16, master,
@@ -314,15 +330,17 @@ struct zo_adamw_args {
     void *weight;       /* (count) type */
     int16_t *remainder; /* (count), bf16 only, else NULL */
     float *master;      /* (count), fp16 only, else NULL */
-    float *exp_avg;     /* (count) m */
-    float *exp_avg_sq;  /* (count) v */
+    void *exp_avg;      /* (count) moment_type: m */
+    void *exp_avg_sq;   /* (count) moment_type: v */
     const void *grad;   /* (count) type */
     uint32_t *bad;      /* set to 1 if a new master or its weight in the
                            model's type is not finite; else untouched */
     int64_t count;
     int64_t decay_count; /* elements, from the first, that decay */
+    int64_t first_index; /* of element 0 in its unit: for rounding alone */
     struct zo_adamw_scalars scalars;
     enum zo_dtype type;
+    enum zo_dtype moment_type; /* ZO_F32 or ZO_BF16 */
 };
 
 struct zo_kernels_options {

@@ -9,6 +9,7 @@ libzo_a_SOURCES += \
 	kernels/host/blas.c \
 	kernels/host/elementwise_host.c \
 	kernels/host/host.h \
+	kernels/host/host_passes.c \
 	kernels/host/loss_host.c \
 	kernels/host/matmul_host.c \
 	kernels/host/parts_host.c \
@@ -18,15 +19,18 @@ libzo_a_SOURCES += \
 	kernels/host/swiglu_host.c \
 	kernels/host/vector.c \
 	kernels/host/vector.h \
+	kernels/host/vector_adamw.h \
 	kernels/host/vector_avx2.c \
 	kernels/host/vector_avx512.c \
 	kernels/host/vector_base.c \
 	kernels/host/vector_body.h \
 	kernels/host/vector_target.h \
+	kernels/host_passes.h \
 	kernels/kernels.h \
 	kernels/kernels_host.c
 
 kernel_tests = \
+	tests/test_host_passes \
 	tests/test_kernels \
 	tests/test_kernels_adamw \
 	tests/test_kernels_attention \
@@ -37,6 +41,8 @@ kernel_tests = \
 	tests/test_kernels_vector
 check_PROGRAMS += $(kernel_tests)
 rig_sources = tests/rig.c tests/rig.h
+tests_test_host_passes_SOURCES = tests/test_host_passes.c \
+	$(rig_sources)
 tests_test_kernels_SOURCES = tests/test_kernels.c \
 	$(rig_sources)
 tests_test_kernels_adamw_SOURCES = tests/test_kernels_adamw.c \

@@ -188,6 +188,7 @@ static bool adamw_args(const struct zo_op_call *call,
         .decay_count = unit->decay_elems,
         .scalars = decides ? control->update : record->update,
         .type = options->type,
+        .moment_type = options->moment_type,
     };
 
     return record->has_update && !(decides && control->skips);

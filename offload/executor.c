@@ -16,52 +16,6 @@
 
 /* ---- opening and closing ------------------------------------------------ */
 
-static enum zo_status open_arenas(struct zo_executor *executor)
-{
-    const struct zo_machine *machine = executor->machine;
-    const struct zo_program *program = executor->program;
-
-    for (int device = 0; device < machine->device_count; device++) {
-        ZO_TRY(machine->device_ops->mem_alloc(
-            machine->devices[device], ZO_MEM_DEVICE, "the device arena",
-            program->arena_bytes[ZO_TIER_GPU][device],
-            &executor->arenas[ZO_TIER_GPU][device]));
-        ZO_TRY(machine->device_ops->fill(
-            executor->copy_streams[device],
-            executor->arenas[ZO_TIER_GPU][device], 0,
-            program->arena_bytes[ZO_TIER_GPU][device]));
-        ZO_TRY(
-            machine->device_ops->stream_sync(executor->copy_streams[device]));
-    }
-    ZO_TRY(machine->device_ops->mem_alloc(machine->devices[0], ZO_MEM_PINNED,
-                                          "the host arena",
-                                          program->arena_bytes[ZO_TIER_CPU][0],
-                                          &executor->arenas[ZO_TIER_CPU][0]));
-    memset(executor->arenas[ZO_TIER_CPU][0], 0,
-           program->arena_bytes[ZO_TIER_CPU][0]);
-    return ZO_OK;
-}
-
-static void close_arenas(struct zo_executor *executor)
-{
-    const struct zo_machine *machine = executor->machine;
-    const struct zo_program *program = executor->program;
-
-    for (int device = 0; device < machine->device_count; device++) {
-        if (executor->arenas[ZO_TIER_GPU][device] != NULL) {
-            machine->device_ops->mem_free(
-                machine->devices[device], ZO_MEM_DEVICE,
-                executor->arenas[ZO_TIER_GPU][device],
-                program->arena_bytes[ZO_TIER_GPU][device]);
-        }
-    }
-    if (executor->arenas[ZO_TIER_CPU][0] != NULL) {
-        machine->device_ops->mem_free(machine->devices[0], ZO_MEM_PINNED,
-                                      executor->arenas[ZO_TIER_CPU][0],
-                                      program->arena_bytes[ZO_TIER_CPU][0]);
-    }
-}
-
 /* Operations of a lane in the list that has most of them. */
 static uint32_t lane_ops_max(const struct zo_program *program, uint32_t lane)
 {
@@ -77,6 +31,21 @@ static uint32_t lane_ops_max(const struct zo_program *program, uint32_t lane)
         most = count > most ? count : most;
     }
     return most;
+}
+
+/* The events of one of a lane's streams. */
+static enum zo_status open_events(const struct zo_executor *executor,
+                                  struct zo_lane *lane, int stream, int device)
+{
+    for (uint32_t e = 0; e < lane->event_count; e++) {
+        const uint32_t at = e * (uint32_t)lane->stream_count + (uint32_t)stream;
+
+        ZO_TRY(zo_times_open_event(executor, device, &lane->events[at]));
+        if (lane->begins != NULL) {
+            ZO_TRY(zo_times_open_event(executor, device, &lane->begins[at]));
+        }
+    }
+    return ZO_OK;
 }
 
 static enum zo_status open_lane(struct zo_executor *executor, uint32_t index)
@@ -99,20 +68,21 @@ static enum zo_status open_lane(struct zo_executor *executor, uint32_t index)
     ZO_TRY(zo_alloc((size_t)lane->event_count *
                         (size_t)(is_collective ? machine->device_count : 1),
                     sizeof(lane->events[0]), "events", &lane->events));
+    if (executor->options.records_times) {
+        ZO_TRY(zo_alloc((size_t)lane->event_count *
+                            (size_t)(is_collective ? machine->device_count : 1),
+                        sizeof(lane->begins[0]), "events", &lane->begins));
+    }
     ZO_TRY(zo_alloc(lane->event_count, sizeof(lane->queue[0]),
                     "a queue of operations", &lane->queue));
     lane->stream_count = is_collective ? machine->device_count : 1;
     for (int s = 0; s < lane->stream_count; s++) {
-        struct zo_device *device =
-            machine->devices[is_collective ? s : lane->device];
+        const int device = is_collective ? s : lane->device;
 
-        ZO_TRY(machine->device_ops->stream_open(device, zo_engine_text(engine),
+        ZO_TRY(machine->device_ops->stream_open(machine->devices[device],
+                                                zo_engine_text(engine),
                                                 &lane->streams[s]));
-        for (uint32_t e = 0; e < lane->event_count; e++) {
-            ZO_TRY(machine->device_ops->event_open(
-                device,
-                &lane->events[e * (uint32_t)lane->stream_count + (uint32_t)s]));
-        }
+        ZO_TRY(open_events(executor, lane, s, device));
     }
     return ZO_OK;
 }
@@ -127,9 +97,13 @@ static void close_lane(struct zo_executor *executor, struct zo_lane *lane)
     for (uint32_t e = 0; e < lane->event_count * (uint32_t)lane->stream_count;
          e++) {
         ops->event_close(lane->events[e]);
+        if (lane->begins != NULL) {
+            ops->event_close(lane->begins[e]);
+        }
     }
     zo_free(lane->streams);
     zo_free(lane->events);
+    zo_free(lane->begins);
     zo_free(lane->queue);
 }
 
@@ -166,11 +140,12 @@ static enum zo_status open_all(struct zo_executor *executor)
         ZO_TRY(machine->device_ops->stream_open(
             machine->devices[device], "load", &executor->copy_streams[device]));
     }
-    ZO_TRY(open_arenas(executor));
+    ZO_TRY(zo_executor_open_arenas(executor));
     if (executor->options.poisons) {
         ZO_TRY(zo_executor_open_shadows(executor));
     }
     ZO_TRY(open_instances(executor));
+    ZO_TRY(zo_times_open(executor));
     ZO_TRY(zo_order_open(executor->program, LISTS_MAX, &executor->order));
     for (uint32_t i = 0; i < executor->lane_count; i++) {
         ZO_TRY(open_lane(executor, i));
@@ -188,7 +163,6 @@ enum zo_status zo_executor_open(const struct zo_program *program,
 
     ZO_ASSERT(program->is_laid_out);
     ZO_ASSERT(program->device_count == machine->device_count);
-    ZO_ASSERT(program->arena_bytes[ZO_TIER_PAGEABLE][0] == 0);
     ZO_ASSERT(program->arena_bytes[ZO_TIER_NVME][0] == 0);
     ZO_ASSERT(options->cpu_workers >= 1 &&
               options->cpu_workers <= CPU_WORKERS_MAX);
@@ -226,8 +200,9 @@ void zo_executor_close(struct zo_executor *executor)
         executor->machine->device_ops->stream_close(executor->copy_streams[d]);
     }
     zo_executor_close_shadows(executor);
-    close_arenas(executor);
+    zo_executor_close_arenas(executor);
     zo_order_close(executor->order);
+    zo_times_close(executor);
     zo_free(executor->lanes);
     zo_free(executor->instances);
     zo_free(executor->preds);
@@ -270,13 +245,16 @@ enum zo_status zo_executor_upload(struct zo_executor *executor,
                                   const void *source, size_t size_bytes)
 {
     const struct zo_device_ops *ops = executor->machine->device_ops;
-    const int device = executor->program->buffers[target].device;
-    struct zo_stream *stream = executor->copy_streams[device];
+    const struct zo_buffer *buffer = &executor->program->buffers[target];
+    char *address = (char *)zo_executor_address(executor, target, 0) + offset;
 
-    ZO_TRY(ops->copy(stream,
-                     (char *)zo_executor_address(executor, target, 0) + offset,
-                     source, size_bytes));
-    return ops->stream_sync(stream);
+    if (buffer->tier != ZO_TIER_GPU) {
+        memcpy(address, source, size_bytes);
+        return ZO_OK;
+    }
+    ZO_TRY(ops->copy(executor->copy_streams[buffer->device], address, source,
+                     size_bytes));
+    return ops->stream_sync(executor->copy_streams[buffer->device]);
 }
 
 enum zo_status zo_executor_download(struct zo_executor *executor, void *target,
@@ -284,13 +262,17 @@ enum zo_status zo_executor_download(struct zo_executor *executor, void *target,
                                     size_t size_bytes)
 {
     const struct zo_device_ops *ops = executor->machine->device_ops;
-    const int device = executor->program->buffers[source].device;
-    struct zo_stream *stream = executor->copy_streams[device];
+    const struct zo_buffer *buffer = &executor->program->buffers[source];
+    const char *address =
+        (char *)zo_executor_address(executor, source, 0) + offset;
 
-    ZO_TRY(ops->copy(stream, target,
-                     (char *)zo_executor_address(executor, source, 0) + offset,
+    if (buffer->tier != ZO_TIER_GPU) {
+        memcpy(target, address, size_bytes);
+        return ZO_OK;
+    }
+    ZO_TRY(ops->copy(executor->copy_streams[buffer->device], target, address,
                      size_bytes));
-    return ops->stream_sync(stream);
+    return ops->stream_sync(executor->copy_streams[buffer->device]);
 }
 
 /* ---- failure ------------------------------------------------------------ */
@@ -367,8 +349,9 @@ static bool is_ready(struct zo_executor *executor, uint64_t number)
 
 /* Makes the operation's streams wait for its predecessors on other lanes. */
 static enum zo_status wait_for_preds(struct zo_executor *executor,
-                                     uint64_t number)
+                                     uint64_t number, bool *has_waits_out)
 {
+    bool has_waits = false;
     const struct zo_device_ops *ops = executor->machine->device_ops;
     const struct zo_instance *instance = zo_instance_at(executor, number);
     const struct zo_lane *lane = &executor->lanes[instance->lane];
@@ -386,6 +369,7 @@ static enum zo_status wait_for_preds(struct zo_executor *executor,
             continue;
         }
         other = &executor->lanes[pred->lane];
+        has_waits = true;
         for (int s = 0; s < lane->stream_count; s++) {
             for (int e = 0; e < other->stream_count; e++) {
                 ZO_TRY(ops->event_wait(
@@ -396,6 +380,7 @@ static enum zo_status wait_for_preds(struct zo_executor *executor,
             }
         }
     }
+    *has_waits_out = has_waits;
     return ZO_OK;
 }
 
@@ -403,12 +388,24 @@ enum zo_status zo_executor_count(struct zo_executor *executor,
                                  const struct zo_instance *instance)
 {
     const struct zo_op *op = zo_instance_op(executor, instance);
+    struct zo_executor_counters *own =
+        &executor->times[instance->slot].counters;
 
     if (++executor->issued_ops == executor->options.fail_at_op) {
         return ZO_FAIL(ZO_E_INJECTED, "%s: failed by a test", op->name);
     }
     executor->counters.ops[op->engine]++;
+    own->ops[op->engine]++;
     return ZO_OK;
+}
+
+void zo_executor_moved(struct zo_executor *executor,
+                       const struct zo_instance *instance, uint64_t bytes)
+{
+    const enum zo_engine engine = zo_instance_op(executor, instance)->engine;
+
+    executor->counters.bytes[engine] += bytes;
+    executor->times[instance->slot].counters.bytes[engine] += bytes;
 }
 
 /* Queues one operation on its streams and an event behind it. */
@@ -425,14 +422,16 @@ static enum zo_status issue(struct zo_executor *executor, uint64_t number)
                                     .at = at,
                                     .streams = lane->streams,
                                     .moved_bytes = &moved_bytes};
+    bool has_waits = false;
 
     ZO_TRY(zo_executor_count(executor, instance));
-    ZO_TRY(wait_for_preds(executor, number));
+    ZO_TRY(wait_for_preds(executor, number, &has_waits));
     zo_executor_resolve(executor, instance, at);
-    ZO_TRY(op->run(&call));
-    executor->counters.bytes[op->engine] += moved_bytes;
     instance->lane_index = lane->next_event;
     lane->next_event = (lane->next_event + 1) % lane->event_count;
+    ZO_TRY(zo_times_issue(executor, instance, has_waits));
+    ZO_TRY(op->run(&call));
+    zo_executor_moved(executor, instance, moved_bytes);
     for (int s = 0; s < lane->stream_count; s++) {
         ZO_TRY(ops->event_record(
             lane->streams[s],
@@ -523,6 +522,7 @@ static enum zo_status poll_done(struct zo_executor *executor, bool *moved)
             if (!done) {
                 break;
             }
+            ZO_TRY(zo_times_passed(executor, zo_instance_at(executor, number)));
             atomic_store_explicit(&zo_instance_at(executor, number)->state,
                                   ZO_INSTANCE_DONE, memory_order_release);
             lane->queue_first++;
@@ -631,6 +631,7 @@ enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
 
     ZO_TRY(failure_of(executor));
     ZO_ASSERT(executor->retired_below >= executor->slot_ticket[slot]);
+    zo_times_start(executor, slot);
     if (executor->options.is_serial) {
         if (zo_executor_run_serial(executor, schedule, slot) != ZO_OK) {
             zo_executor_fail(executor);

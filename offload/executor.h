@@ -28,14 +28,22 @@ struct zo_executor_options {
     /* Serial, host devices only: everything but the declared ranges of the
      * operation at hand is poison, and poison must be intact behind it. */
     bool poisons;
-    bool times_ops; /* serial: takes the time of each kind of operation */
+    bool times_ops;     /* serial: takes the time of each kind of operation */
+    bool records_times; /* spans and busy_ns of stream engines */
     /* For tests: the nth operation issued fails (0: none does). */
     uint64_t fail_at_op;
+    struct zo_pool *pool; /* borrowed for the call of open; NULL: one thread
+                           * touches and clears the host's arenas */
+    /* For tests: where /proc and /sys are looked for; NULL: in "". */
+    const char *system_root;
 };
 
 /*
  * For a program that is laid out; both are borrowed until close.
  *
+ *   ZO_E_FIT                  this process may not take that much host
+ *                             memory now; nothing has been touched
+ *   ZO_E_LOCK                 the host arena cannot be page-locked
  *   ZO_E_DEVMEM, ZO_E_NOMEM   an arena; the text names it and its bytes
  */
 enum zo_status
@@ -79,7 +87,8 @@ enum zo_status zo_executor_drain(struct zo_executor *executor) ZO_MUST_CHECK;
 
 /*
  * Copies between host memory and a buffer of any tier, and waits: for loading
- * and saving, with nothing under way.
+ * and saving, with nothing under way.  Many pieces go faster through
+ * staging.h.
  */
 enum zo_status zo_executor_upload(struct zo_executor *executor,
                                   zo_buffer_id target, uint64_t offset,
@@ -89,14 +98,44 @@ enum zo_status zo_executor_download(struct zo_executor *executor, void *target,
                                     zo_buffer_id source, uint64_t offset,
                                     size_t size_bytes) ZO_MUST_CHECK;
 
-/* Work done so far, for the metrics. */
+/*
+ * Work done so far, for the metrics.  busy_ns is the time in which an engine
+ * had an operation at work: of a stream engine the sum over its devices, and
+ * 0 without records_times; of the CPU engine that of any worker.
+ */
 struct zo_executor_counters {
     uint64_t ops[ZO_ENGINES];
-    uint64_t bytes[ZO_ENGINES];   /* h2d, d2h: copied; others 0 */
-    uint64_t busy_ns[ZO_ENGINES]; /* CPU engine only */
+    uint64_t bytes[ZO_ENGINES]; /* h2d, d2h: copied; others 0 */
+    uint64_t busy_ns[ZO_ENGINES];
 };
 void zo_executor_counters(struct zo_executor *executor,
                           struct zo_executor_counters *counters_out);
+
+/* Likewise of the list that was started last with a slot. */
+void zo_executor_list_counters(struct zo_executor *executor, int slot,
+                               struct zo_executor_counters *counters_out);
+
+/*
+ * With records_times: when the operations of a list ran, on the clock of
+ * zo_clock_ns().  The spans of a lane, or of a worker, never overlap.
+ */
+struct zo_op_span {
+    uint32_t op; /* of the list */
+    int worker;  /* CPU engine: which; else 0 */
+    int64_t begin_ns, end_ns;
+};
+
+/* The most spans that a list has: one an operation, or one each of its parts.
+ * 0 without records_times. */
+size_t zo_executor_spans_max(const struct zo_executor *executor);
+
+/*
+ * Copies the spans of the list that was started last with the slot, in the
+ * order in which they ended; of a list that is not done, those that have.
+ * Returns how many.
+ */
+size_t zo_executor_spans(struct zo_executor *executor, int slot,
+                         struct zo_op_span *spans);
 
 /* With times_ops: what operations of one name took so far. */
 struct zo_op_time {

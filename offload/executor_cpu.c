@@ -63,8 +63,10 @@ static void finish_part(struct zo_executor *executor, uint64_t number)
 static void *work(void *argument)
 {
     struct zo_executor *executor = argument;
+    int worker;
 
     (void)pthread_mutex_lock(&executor->lock);
+    worker = executor->workers_begun++;
     for (;;) {
         uint64_t number;
         int64_t started;
@@ -78,15 +80,16 @@ static void *work(void *argument)
             break;
         }
         number = take_ready(executor, &part);
-        (void)pthread_mutex_unlock(&executor->lock);
         started = zo_clock_ns();
+        zo_times_cpu_begin(executor, zo_instance_at(executor, number), started);
+        (void)pthread_mutex_unlock(&executor->lock);
         status = run_one(executor, number, part);
         if (status != ZO_OK) {
             zo_executor_fail(executor);
         }
         (void)pthread_mutex_lock(&executor->lock);
-        executor->counters.busy_ns[ZO_ENGINE_CPU] +=
-            (uint64_t)(zo_clock_ns() - started);
+        zo_times_cpu_end(executor, zo_instance_at(executor, number), worker,
+                         started);
         if (status == ZO_OK) {
             finish_part(executor, number);
         }

@@ -29,6 +29,8 @@ struct zo_instance {
     uint32_t pred_count; /* above preds_max: everything before it */
     /* CPU, guarded by the executor's lock: parts taken, and done. */
     int parts_taken, parts_done;
+    bool has_begin;   /* its lane's event between waits and work is set */
+    int64_t begin_ns; /* when it was issued */
 };
 
 /* A stream engine on one device, or the collectives on all. */
@@ -37,10 +39,22 @@ struct zo_lane {
     int stream_count;
     int device;
     struct zo_event **events; /* owned; event_count * stream_count */
+    struct zo_event **begins; /* likewise; NULL without records_times */
     uint32_t event_count;
     uint32_t next_event;
     uint64_t *queue; /* owned; instances in list order, a ring */
     uint64_t queue_first, queue_issued, queue_end; /* done, issued, known */
+    int64_t end_ns; /* of the latest that is done */
+};
+
+/* Of the list that was started last with a slot.  The lock guards it, but for
+ * what the issuing thread alone counts. */
+struct zo_list_times {
+    struct zo_executor_counters counters;
+    struct zo_op_span *spans; /* owned; spans_max of the executor */
+    size_t span_count;
+    int cpu_active;       /* parts at work now */
+    int64_t cpu_since_ns; /* with no moment of none */
 };
 
 struct zo_executor {
@@ -68,12 +82,16 @@ struct zo_executor {
     pthread_cond_t ready_cond;
     pthread_t *workers;
     int worker_count;
+    int workers_begun; /* gives each its number */
     uint64_t *waiting; /* known CPU operations that are not ready */
     size_t waiting_count;
     uint64_t *ready; /* ready ones; the least priority is looked for */
     size_t ready_count;
     bool is_closing;
     struct zo_err failure; /* the first; status ZO_OK: none */
+
+    struct zo_list_times times[2]; /* one a slot */
+    size_t spans_max;
 
     uint64_t issued_ops;
     struct zo_op_time op_times[ZO_OP_NAMES_MAX];
@@ -104,13 +122,48 @@ enum zo_status
 zo_executor_count(struct zo_executor *executor,
                   const struct zo_instance *instance) ZO_MUST_CHECK;
 
+/* Counts what a copy has moved. */
+void zo_executor_moved(struct zo_executor *executor,
+                       const struct zo_instance *instance, uint64_t bytes);
+
 /* Records the calling thread's failure as the run's first, if it is. */
 void zo_executor_fail(struct zo_executor *executor);
+
+/* The arenas, touched and cleared: executor_arenas.c. */
+enum zo_status
+zo_executor_open_arenas(struct zo_executor *executor) ZO_MUST_CHECK;
+void zo_executor_close_arenas(struct zo_executor *executor);
 
 /* The workers of the CPU engine: executor_cpu.c. */
 enum zo_status
 zo_executor_start_workers(struct zo_executor *executor) ZO_MUST_CHECK;
 void zo_executor_stop_workers(struct zo_executor *executor);
+
+/* When operations ran: executor_times.c. */
+enum zo_status zo_times_open(struct zo_executor *executor) ZO_MUST_CHECK;
+void zo_times_close(struct zo_executor *executor);
+enum zo_status zo_times_open_event(const struct zo_executor *executor,
+                                   int device,
+                                   struct zo_event **event_out) ZO_MUST_CHECK;
+void zo_times_start(struct zo_executor *executor, int slot);
+/* A stream's operation: its waits are queued, its work is not; and when its
+ * events have been passed. */
+enum zo_status zo_times_issue(struct zo_executor *executor,
+                              struct zo_instance *instance,
+                              bool has_waits) ZO_MUST_CHECK;
+enum zo_status
+zo_times_passed(struct zo_executor *executor,
+                const struct zo_instance *instance) ZO_MUST_CHECK;
+/* One part of a CPU operation; the lock is held. */
+void zo_times_cpu_begin(struct zo_executor *executor,
+                        const struct zo_instance *instance, int64_t now_ns);
+void zo_times_cpu_end(struct zo_executor *executor,
+                      const struct zo_instance *instance, int worker,
+                      int64_t begin_ns);
+/* An operation that ran with no other at work. */
+void zo_times_alone(struct zo_executor *executor,
+                    const struct zo_instance *instance, int64_t begin_ns,
+                    int64_t end_ns);
 
 /* Runs a list in order, each operation alone: executor_serial.c. */
 enum zo_status

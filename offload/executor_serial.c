@@ -23,11 +23,19 @@ struct arena {
     uint64_t size_bytes;
 };
 
+/* One a device, and the two of the host. */
+static int arena_count(const struct zo_executor *executor)
+{
+    return executor->machine->device_count + 2;
+}
+
 static struct arena arena_at(struct zo_executor *executor, int index)
 {
-    const bool is_host = index == executor->machine->device_count;
-    const enum zo_tier tier = is_host ? ZO_TIER_CPU : ZO_TIER_GPU;
-    const int device = is_host ? 0 : index;
+    const int devices = executor->machine->device_count;
+    const enum zo_tier tier = index < devices    ? ZO_TIER_GPU
+                              : index == devices ? ZO_TIER_CPU
+                                                 : ZO_TIER_PAGEABLE;
+    const int device = index < devices ? index : 0;
 
     return (struct arena){tier, device, executor->arenas[tier][device],
                           executor->shadows[tier][device],
@@ -36,7 +44,7 @@ static struct arena arena_at(struct zo_executor *executor, int index)
 
 enum zo_status zo_executor_open_shadows(struct zo_executor *executor)
 {
-    for (int i = 0; i <= executor->machine->device_count; i++) {
+    for (int i = 0; i < arena_count(executor); i++) {
         const struct arena arena = arena_at(executor, i);
 
         ZO_TRY(zo_pages_alloc(arena.size_bytes, "the poison mode's copy",
@@ -47,7 +55,7 @@ enum zo_status zo_executor_open_shadows(struct zo_executor *executor)
 
 void zo_executor_close_shadows(struct zo_executor *executor)
 {
-    for (int i = 0; i <= executor->machine->device_count; i++) {
+    for (int i = 0; i < arena_count(executor); i++) {
         const struct arena arena = arena_at(executor, i);
 
         zo_pages_free(arena.shadow, arena.size_bytes);
@@ -191,7 +199,7 @@ static enum zo_status run_alone(struct zo_executor *executor,
                               .at = at,
                               .streams = lane == NULL ? NULL : lane->streams,
                               .moved_bytes = &moved_bytes};
-    int64_t started_ns;
+    int64_t started_ns, ended_ns;
 
     ZO_TRY(zo_executor_count(executor, instance));
     zo_executor_resolve(executor, instance, at);
@@ -199,12 +207,14 @@ static enum zo_status run_alone(struct zo_executor *executor,
     for (call.part = 0; call.part < op->parts; call.part++) {
         ZO_TRY(op->run(&call));
     }
-    executor->counters.bytes[op->engine] += moved_bytes;
+    zo_executor_moved(executor, instance, moved_bytes);
     for (int s = 0; lane != NULL && s < lane->stream_count; s++) {
         ZO_TRY(executor->machine->device_ops->stream_sync(lane->streams[s]));
     }
+    ended_ns = zo_clock_ns();
+    zo_times_alone(executor, instance, started_ns, ended_ns);
     if (executor->options.times_ops) {
-        add_time(executor, op, zo_clock_ns() - started_ns);
+        add_time(executor, op, ended_ns - started_ns);
     }
     return ZO_OK;
 }
@@ -213,8 +223,7 @@ enum zo_status zo_executor_run_serial(struct zo_executor *executor,
                                       int schedule, int slot)
 {
     const struct zo_schedule *list = &executor->program->schedules[schedule];
-    const int arenas =
-        executor->options.poisons ? executor->machine->device_count + 1 : 0;
+    const int arenas = executor->options.poisons ? arena_count(executor) : 0;
 
     for (size_t i = 0; i < list->op_count; i++) {
         const struct zo_instance instance = {

@@ -160,6 +160,8 @@ struct zo_op {
     int priority; /* CPU and NVMe: lower goes first */
     int parts;    /* CPU: pieces that workers share; 0 is 1 */
     double flops; /* of the longest batch */
+    /* Likewise of attention, whose rate is another. */
+    double attention_flops;
     /* Set by zo_schedule_add(). */
     uint32_t access_first, access_count;
 };

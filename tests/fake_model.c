@@ -309,8 +309,8 @@ static enum zo_status adamw_in_stream(struct zo_pool *pool, const void *bytes)
     for (int64_t i = 0; i < args.count; i++) {
         const struct zo_adamw_scalars *s = &args.scalars;
         const float g = zo_load(args.grad, args.type, i) * s->grad_scale;
-        float p = master_of(&args, i), *m = &args.exp_avg[i];
-        float *v = &args.exp_avg_sq[i];
+        float p = master_of(&args, i), *m = (float *)args.exp_avg + i;
+        float *v = (float *)args.exp_avg_sq + i;
 
         *m = s->beta1 * *m + s->one_minus_beta1 * g;
         *v = s->beta2 * *v + s->one_minus_beta2 * g * g;

@@ -518,7 +518,8 @@ static bool same_arena(struct zo_executor *a, struct zo_executor *b,
 
 bool help_same_memory(struct zo_executor *a, struct zo_executor *b)
 {
-    bool is_same = same_arena(a, b, ZO_TIER_CPU, 0);
+    bool is_same = same_arena(a, b, ZO_TIER_CPU, 0) &&
+                   same_arena(a, b, ZO_TIER_PAGEABLE, 0);
 
     for (int d = 0; d < a->program->device_count; d++) {
         is_same = same_arena(a, b, ZO_TIER_GPU, d) && is_same;

@@ -311,6 +311,40 @@ broken_metrics() {
 }
 case_ 'a metrics line that cannot be written does not lose the model' \
   broken_metrics
+# A trace is opened before anything is trained, and never over another file.
+traces() {
+  exits 0 train --model words --data ids.jsonl --max-steps 6 --output traced \
+    --trace t.json && grep -q '"name":"step 6"' t.json &&
+    ! grep -q '"name":"step 4"' t.json && grep -q '"GPU 0 compute"' t.json &&
+    grep -q '"compute_seconds":0' traced/metrics.jsonl &&
+    ! grep -q '"h2d_seconds":null' traced/metrics.jsonl || return 1
+  exits 0 train --model words --data ids.jsonl --max-steps 2 --output short \
+    --trace t.json && grep -q '"name":"step 2"' t.json &&
+    ! grep -q '"name":"step 6"' t.json
+}
+no_traces() {
+  exits 2 train --model words --data ids.jsonl --max-steps 6 --output untold \
+    --trace u.json --trace-steps 5-7 &&
+    says '--trace-steps 5-7: the run has 6 steps' && ! test -e u.json &&
+    exits 2 train --model words --data ids.jsonl --max-steps 6 \
+      --output untold --trace nowhere/t.json && says 'nowhere/t.json' &&
+    exits 2 train --model words --data ids.jsonl --max-steps 6 \
+      --output untold --trace ids.jsonl && says 'is no trace' &&
+    ! test -e untold/model
+}
+# As metrics: a file that cannot be written does not lose the model.
+full_trace() {
+  exits 1 train --model words --data ids.jsonl --max-steps 2 --output full \
+    --trace /dev/full && says 'goes on without the trace' &&
+    test -s full/model/model.safetensors
+}
+case_ 'train --trace writes the steps asked for, or the last' traces
+case_ 'train --trace refuses steps and files that are none' no_traces
+if test -w /dev/full; then
+  case_ 'a trace that cannot be written does not lose the model' full_trace
+else
+  skip 'a trace that cannot be written does not lose the model' 'no /dev/full'
+fi
 # Ids are rows without a tokenizer; words are not.
 ids_alone() {
   cp -r words speechless && rm speechless/tokenizer.model &&

@@ -4,10 +4,13 @@
  * Method: data go host -> device -> device -> host over two streams that only
  * events order, so that a missing wait shows as other data.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "src/base/pool.h"
+#include "src/base/clock.h"
 #include "src/device/device.h"
 #include "src/device/stream_cuda.h"
 #include "src/device/targets.h"
@@ -146,6 +149,48 @@ static void test_events(void)
     }
 }
 
+/*
+ * Times are between those of the host's clock, also of an event that was
+ * passed long before it is asked for.
+ */
+static void check_times(struct rig *rig)
+{
+    const struct timespec second = {1, 200000000};
+    const int64_t slack_ns = 200000;
+    struct zo_event *early = NULL, *late = NULL;
+    int64_t marks[4] = {0}, early_ns = 0, late_ns = 0;
+
+    TAP_CHECK_INT(cuda->event_open_timed(rig->device, &early), ZO_OK);
+    TAP_CHECK_INT(cuda->event_open_timed(rig->device, &late), ZO_OK);
+    TAP_CHECK_INT(cuda->event_time_ns(early, &early_ns), ZO_E_DEVICE);
+    marks[0] = zo_clock_ns();
+    TAP_CHECK_INT(cuda->event_record(rig->first, early), ZO_OK);
+    TAP_CHECK_INT(cuda->event_sync(early), ZO_OK);
+    marks[1] = zo_clock_ns();
+    (void)nanosleep(&second, NULL);
+    marks[2] = zo_clock_ns();
+    TAP_CHECK_INT(cuda->event_record(rig->first, late), ZO_OK);
+    TAP_CHECK_INT(cuda->event_sync(late), ZO_OK);
+    marks[3] = zo_clock_ns();
+    TAP_CHECK_INT(cuda->event_time_ns(late, &late_ns), ZO_OK);
+    TAP_CHECK_INT(cuda->event_time_ns(early, &early_ns), ZO_OK);
+    TAP_CHECK(early_ns > marks[0] - slack_ns && early_ns < marks[1] + slack_ns);
+    TAP_CHECK(late_ns > marks[2] - slack_ns && late_ns < marks[3] + slack_ns);
+    cuda->event_close(early);
+    cuda->event_close(late);
+    TAP_CHECK_INT(cuda->stream_sync(rig->first), ZO_OK); /* no error is kept */
+}
+
+static void test_times(void)
+{
+    struct rig rig;
+
+    if (rig_open(&rig)) {
+        check_times(&rig);
+        rig_close(&rig);
+    }
+}
+
 static void check_facts(struct rig *rig)
 {
     const struct zo_device_info *info = cuda->info(rig->device);
@@ -160,6 +205,30 @@ static void check_facts(struct rig *rig)
               ZO_TARGET_NONE);
     TAP_CHECK(strchr(info->bus_id, ':') != NULL);
     TAP_CHECK((info->peer_mask & 1) == 0); /* no peer of itself */
+    TAP_CHECK(info->context_bytes < (uint64_t)4 << 30);
+}
+
+/*
+ * The context, measured: the first open of this process finds it.  Runs
+ * first; a machine without NVML knows nothing.
+ */
+static void test_context(void)
+{
+    struct rig rig;
+
+    if (rig_open(&rig)) {
+        const uint64_t bytes = cuda->info(rig.device)->context_bytes;
+
+        (void)printf("# the context takes %llu MiB\n",
+                     (unsigned long long)bytes >> 20);
+        rig_close(&rig);
+        if (bytes == 0) {
+            tap_skip("libnvidia-ml.so.1 does not tell");
+            return;
+        }
+        TAP_CHECK(bytes > (uint64_t)16 << 20);
+        TAP_CHECK(bytes < (uint64_t)4 << 30);
+    }
 }
 
 static void test_facts(void)
@@ -229,11 +298,13 @@ static void test_no_such_device(void)
 int main(void)
 {
     static const struct tap_case cases[] = {
+        {"a context's memory is measured", test_context},
         {"a device says what it is, and the platform what it needs",
          test_facts},
         {"data pass through two streams in the order of an event",
          test_round_trip},
         {"an event says when its stream has passed it", test_events},
+        {"a timed event has its time on the host's clock", test_times},
         {"memory is counted, aligned, and named when there is none",
          test_memory},
         {"a device that is not there is refused", test_no_such_device},

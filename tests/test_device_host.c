@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "src/base/clock.h"
 #include "src/base/memory.h"
 #include "src/device/device.h"
 #include "src/device/stream_host.h"
@@ -497,6 +498,70 @@ static void test_failure_by_event(void)
     bench_close(&bench);
 }
 
+/* ---- times ---------------------------------------------------------- */
+
+/* A timed event takes the time when it is passed, not when it is recorded. */
+static void test_times(void)
+{
+    struct gate gate = GATE, again = GATE;
+    struct bench bench;
+    struct zo_event *timed[2] = {NULL, NULL};
+    int64_t first_ns = 0, second_ns = 0, opened_ns;
+
+    TAP_CHECK(bench_open(&bench, 0));
+    for (int i = 0; i < 2; i++) {
+        TAP_CHECK_INT(host->event_open_timed(bench.devices[0], &timed[i]),
+                      ZO_OK);
+        TAP_CHECK_INT(host->event_time_ns(timed[i], &first_ns), ZO_E_ARG);
+    }
+    TAP_CHECK_INT(host->event_record(bench.streams[0], timed[0]), ZO_OK);
+    TAP_CHECK_INT(host->event_sync(timed[0]), ZO_OK);
+    TAP_CHECK_INT(host->event_time_ns(timed[0], &first_ns), ZO_OK);
+    TAP_CHECK_INT(submit_gate(bench.streams[0], &gate), ZO_OK);
+    TAP_CHECK_INT(host->event_record(bench.streams[0], timed[1]), ZO_OK);
+    TAP_CHECK_INT(host->event_time_ns(timed[1], &second_ns), ZO_E_ARG);
+    pause_us(3000);
+    opened_ns = zo_clock_ns();
+    gate_open(&gate);
+    TAP_CHECK_INT(host->event_sync(timed[1]), ZO_OK);
+    TAP_CHECK_INT(host->event_time_ns(timed[1], &second_ns), ZO_OK);
+    TAP_CHECK(first_ns < opened_ns && second_ns >= opened_ns);
+    TAP_CHECK(second_ns <= zo_clock_ns());
+    /* Recorded anew, it has no time until it is passed again. */
+    TAP_CHECK_INT(submit_gate(bench.streams[0], &again), ZO_OK);
+    TAP_CHECK_INT(host->event_record(bench.streams[0], timed[0]), ZO_OK);
+    TAP_CHECK_INT(host->event_time_ns(timed[0], &first_ns), ZO_E_ARG);
+    gate_open(&again);
+    TAP_CHECK_INT(host->event_sync(timed[0]), ZO_OK);
+    TAP_CHECK_INT(host->event_time_ns(timed[0], &first_ns), ZO_OK);
+    TAP_CHECK(first_ns >= second_ns);
+    /* Others take none. */
+    TAP_CHECK_INT(host->event_record(bench.streams[0], bench.events[0]), ZO_OK);
+    TAP_CHECK_INT(host->event_sync(bench.events[0]), ZO_OK);
+    TAP_CHECK_INT(host->event_time_ns(bench.events[0], &first_ns), ZO_E_ARG);
+    host->event_close(timed[0]);
+    host->event_close(timed[1]);
+    bench_close(&bench);
+}
+
+/* What is behind a failure never happened. */
+static void test_no_time_behind_failure(void)
+{
+    struct bench bench;
+    struct zo_event *timed = NULL;
+    int64_t ns = 0;
+
+    TAP_CHECK(bench_open(&bench, 0));
+    TAP_CHECK_INT(host->event_open_timed(bench.devices[0], &timed), ZO_OK);
+    TAP_CHECK_INT(submit_fail(bench.streams[0], 1), ZO_OK);
+    TAP_CHECK_INT(host->event_record(bench.streams[0], timed), ZO_OK);
+    TAP_CHECK_INT(host->event_sync(timed), ZO_E_NUMERIC);
+    TAP_CHECK_INT(host->event_time_ns(timed, &ns), ZO_E_ARG);
+    TAP_CHECK_INT(ns, 0);
+    host->event_close(timed);
+    bench_close(&bench);
+}
+
 /* A failure may be reported while commands behind it still wait for the
  * stream to wake up: they are dropped too.  Many rounds, since it is a matter
  * of luck whether it sleeps long enough. */
@@ -665,6 +730,8 @@ int main(void)
          test_failure_by_query},
         {"who waits for lost work fails too", test_failure_spreads},
         {"events order a relay over three streams with delays", test_relay},
+        {"a timed event has the time when it was passed", test_times},
+        {"an event behind a failure has no time", test_no_time_behind_failure},
         {"delays happen where asked for", test_delays_happen},
         {"without CUDA no device is found and none opens", test_cuda_stub},
     };

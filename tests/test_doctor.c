@@ -81,6 +81,8 @@ static void test_nothing(void)
     system = look();
     TAP_CHECK_INT(system.memory_bytes, 0);
     TAP_CHECK(system.group_limit_bytes == ZO_SYSTEM_NO_LIMIT);
+    TAP_CHECK(system.group_free_bytes == ZO_SYSTEM_NO_LIMIT);
+    TAP_CHECK(zo_system_room(&system) == ZO_SYSTEM_NO_LIMIT);
     TAP_CHECK(system.lock_limit_bytes == ZO_SYSTEM_NO_LIMIT);
     TAP_CHECK(!system.is_lock_privileged);
     TAP_CHECK_INT(system.huge_pages, ZO_HUGE_PAGES_UNKNOWN);
@@ -101,6 +103,36 @@ static void test_memory(void)
     system = look();
     TAP_CHECK_INT(system.memory_bytes, 1024 * 1024);
     TAP_CHECK_INT(system.available_bytes, 512 * 1024);
+    TAP_CHECK_INT(zo_system_room(&system), 512 * 1024);
+}
+
+/* Pages of files can be dropped; the tightest group binds, not the lowest. */
+static void test_room(void)
+{
+    struct zo_system system;
+
+    clear();
+    TAP_CHECK(put("proc/meminfo", "MemAvailable: 4000 kB\n"));
+    TAP_CHECK(put("proc/self/cgroup", "0::/a/b\n"));
+    TAP_CHECK(put("sys/fs/cgroup/a/memory.max", "1000000\n"));
+    TAP_CHECK(put("sys/fs/cgroup/a/memory.current", "900000\n"));
+    TAP_CHECK(put("sys/fs/cgroup/a/memory.stat",
+                  "anon 100\ninactive_file 300000\nactive_file 20000\n"));
+    TAP_CHECK(put("sys/fs/cgroup/a/b/memory.max", "800000\n"));
+    TAP_CHECK(put("sys/fs/cgroup/a/b/memory.current", "100000\n"));
+    system = look();
+    TAP_CHECK_INT(system.group_limit_bytes, 800000);
+    TAP_CHECK_INT(system.group_free_bytes, 420000);
+    TAP_CHECK_INT(zo_system_room(&system), 420000);
+    clear();
+    TAP_CHECK(put("proc/self/cgroup", "4:memory:/x\n"));
+    TAP_CHECK(put("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "2000000\n"));
+    TAP_CHECK(put("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "2500000\n"));
+    TAP_CHECK_INT(look().group_free_bytes, 0);
+    TAP_CHECK(put("sys/fs/cgroup/memory/x/memory.stat",
+                  "inactive_file 5\ntotal_inactive_file 700000\n"));
+    TAP_CHECK_INT(look().group_free_bytes, 200000);
+    clear();
 }
 
 /* The smallest of a group and its parents binds. */
@@ -590,6 +622,7 @@ int main(void)
         {"a machine that says nothing is unknown, and not limited",
          test_nothing},
         {"memory is that of meminfo", test_memory},
+        {"what groups leave, without the pages of files", test_room},
         {"the smallest limit of a version 2 group and its parents binds",
          test_group_v2},
         {"the limit of a version 1 group is found", test_group_v1},

@@ -38,6 +38,26 @@ static void reference_element(const struct zo_adamw_scalars *s, float grad,
     *p = fmaf(-s->step_size, *m / d, *p);
 }
 
+static uint32_t spread(uint32_t x)
+{
+    static const uint64_t factors[] = {0x21f0aaad, 0xd35a2d97};
+    static const int shifts[] = {16, 15};
+
+    for (int i = 0; i < 2; i++) {
+        x = (uint32_t)((x ^ (x >> shifts[i])) * factors[i] & 0xffffffffu);
+    }
+    return x ^ (x >> 15);
+}
+
+/* A moment in bf16: up when what falls away and the chance pass a place. */
+static uint16_t rounded(float value, uint32_t chance)
+{
+    const uint32_t bits = zo_f32_bits(value);
+    const bool goes_up = (bits & 0xffffu) + chance >= 0x10000u;
+
+    return isnan(value) ? 0x7fc0 : (uint16_t)((bits >> 16) + goes_up);
+}
+
 static float join(uint16_t weight, int16_t remainder)
 {
     return zo_f32_from_bits((uint32_t)(weight * 65536u) + (uint32_t)remainder);
@@ -65,8 +85,8 @@ static bool is_special(float value)
 /* ---- cases ----------------------------------------------------------- */
 
 struct optimizer {
-    enum zo_dtype type;
-    int64_t count, decay_count;
+    enum zo_dtype type, moment_type;
+    int64_t count, decay_count, first_index;
     struct rig_array *weight, *remainder, *master, *m, *v, *grad, *bad;
 };
 
@@ -84,6 +104,7 @@ static struct zo_adamw_scalars scalars_of(int step, double grad_scale)
         .epsilon = (float)1e-8,
         .decay = (float)(lr * decay),
         .step_size = (float)(lr / (1.0 - pow(beta1, step))),
+        .step = (uint32_t)step,
     };
 }
 
@@ -112,16 +133,20 @@ static struct rig_array *wild_array(struct rig *rig, enum rig_type type,
     return array;
 }
 
-static struct optimizer optimizer_make(struct rig *rig, enum zo_dtype type,
-                                       int64_t count, int64_t decay_count)
+static struct optimizer optimizer_of(struct rig *rig, enum zo_dtype type,
+                                     enum zo_dtype moment_type, int64_t count,
+                                     int64_t decay_count)
 {
-    struct optimizer self = {
-        .type = type, .count = count, .decay_count = decay_count};
+    struct optimizer self = {.type = type,
+                             .moment_type = moment_type,
+                             .count = count,
+                             .decay_count = decay_count,
+                             .first_index = 0xfffffff0 /* passes 2^32 */};
     static const int32_t good = 0;
 
     self.weight = wild_array(rig, (enum rig_type)type, count, false);
-    self.m = wild_array(rig, RIG_F32, count, false);
-    self.v = wild_array(rig, RIG_F32, count, true);
+    self.m = wild_array(rig, (enum rig_type)moment_type, count, false);
+    self.v = wild_array(rig, (enum rig_type)moment_type, count, true);
     self.grad = wild_array(rig, (enum rig_type)type, count, false);
     self.bad = rig_ints(rig, &good, 1);
     if (type == ZO_BF16) {
@@ -138,6 +163,12 @@ static struct optimizer optimizer_make(struct rig *rig, enum zo_dtype type,
     return self;
 }
 
+static struct optimizer optimizer_make(struct rig *rig, enum zo_dtype type,
+                                       int64_t count, int64_t decay_count)
+{
+    return optimizer_of(rig, type, ZO_F32, count, decay_count);
+}
+
 static struct zo_adamw_args args_of(const struct optimizer *self,
                                     struct zo_adamw_scalars scalars)
 {
@@ -151,9 +182,26 @@ static struct zo_adamw_args args_of(const struct optimizer *self,
         .bad = self->bad->at,
         .count = self->count,
         .decay_count = self->decay_count,
+        .first_index = self->first_index,
         .scalars = scalars,
         .type = self->type,
+        .moment_type = self->moment_type,
     };
+}
+
+static void keep_moments(struct optimizer *self, int64_t i, uint32_t step,
+                         float m, float v)
+{
+    const uint32_t chance =
+        spread((uint32_t)(self->first_index + i) ^ spread(step));
+
+    if (self->moment_type == ZO_F32) {
+        zo_store(self->m->host, ZO_F32, i, m);
+        zo_store(self->v->host, ZO_F32, i, v);
+    } else {
+        ((uint16_t *)(void *)self->m->host)[i] = rounded(m, chance & 0xffffu);
+        ((uint16_t *)(void *)self->v->host)[i] = rounded(v, chance >> 16);
+    }
 }
 
 /* The reference on the host copies. */
@@ -162,39 +210,39 @@ static void reference_step(struct optimizer *self,
 {
     uint16_t *half =
         self->weight != NULL ? (uint16_t *)(void *)self->weight->host : NULL;
-    float *m = (float *)(void *)self->m->host;
-    float *v = (float *)(void *)self->v->host;
     const uint32_t bad = 1;
     bool is_bad = false;
 
     for (int64_t i = 0; i < self->count; i++) {
         const float grad = (float)rig_get(self->grad, i);
         const bool decays = i < self->decay_count;
+        float m = (float)rig_get(self->m, i), v = (float)rig_get(self->v, i);
         int16_t *remainder;
         float *master, p;
 
         switch (self->type) {
         case ZO_F32:
             master = (float *)(void *)self->weight->host + i;
-            reference_element(scalars, grad, decays, master, &m[i], &v[i]);
+            reference_element(scalars, grad, decays, master, &m, &v);
             is_bad |= is_special(*master);
             break;
         case ZO_BF16:
             remainder = (int16_t *)(void *)self->remainder->host + i;
             p = join(half[i], *remainder);
-            reference_element(scalars, grad, decays, &p, &m[i], &v[i]);
+            reference_element(scalars, grad, decays, &p, &m, &v);
             split(p, &half[i], remainder);
             is_bad |= is_special(p) || is_special(zo_bf16_to_f32(half[i]));
             break;
         case ZO_F16:
             master = (float *)(void *)self->master->host + i;
-            reference_element(scalars, grad, decays, master, &m[i], &v[i]);
+            reference_element(scalars, grad, decays, master, &m, &v);
             is_bad |= is_special(zo_f16_to_f32(zo_f32_to_f16(*master)));
             if (half != NULL) {
                 half[i] = zo_f32_to_f16(*master);
             }
             break;
         }
+        keep_moments(self, i, scalars->step, m, v);
     }
     if (is_bad) {
         memcpy(self->bad->host, &bad, sizeof(bad));
@@ -239,10 +287,12 @@ static bool all_same(struct rig *rig, struct optimizer *self)
 }
 
 /* Some steps in a row, so that moments shrink through the 2^-126 rule. */
-static void check_steps(struct rig *rig, enum zo_dtype type, int64_t count,
+static void check_steps(struct rig *rig, enum zo_dtype type,
+                        enum zo_dtype moment_type, int64_t count,
                         int64_t decay_count, bool has_weight)
 {
-    struct optimizer self = optimizer_make(rig, type, count, decay_count);
+    struct optimizer self =
+        optimizer_of(rig, type, moment_type, count, decay_count);
 
     if (!has_weight) {
         self.weight = NULL;
@@ -263,22 +313,86 @@ static void check_steps(struct rig *rig, enum zo_dtype type, int64_t count,
     rig_clear(rig);
 }
 
-static void step_cases(struct rig *rig)
+static void steps_with(struct rig *rig, enum zo_dtype moment_type)
 {
     static const int64_t shapes[][2] = {{0, 0},   {1, 0},       {1, 1},
                                         {77, 33}, {1025, 1024}, {40000, 16390}};
 
     for (size_t t = 0; t < TAP_COUNT(rig_types); t++) {
         for (size_t i = 0; i < TAP_COUNT(shapes); i++) {
-            check_steps(rig, rig_types[t], shapes[i][0], shapes[i][1], true);
+            check_steps(rig, rig_types[t], moment_type, shapes[i][0],
+                        shapes[i][1], true);
         }
     }
-    check_steps(rig, ZO_F16, 3000, 100, false);
+    check_steps(rig, ZO_F16, moment_type, 3000, 100, false);
+}
+
+static void step_cases(struct rig *rig)
+{
+    steps_with(rig, ZO_F32);
 }
 
 static void test_steps(void)
 {
     rig_everywhere(step_cases);
+}
+
+static void half_step_cases(struct rig *rig)
+{
+    steps_with(rig, ZO_BF16);
+}
+
+static void test_half_steps(void)
+{
+    rig_everywhere(half_step_cases);
+}
+
+/* ---- what bf16 moments keep ------------------------------------------ */
+
+/*
+ * A gradient of 1 for 2000 steps: m tends to 1 and v to 1 - 0.999^2000, which
+ * rounding to nearest would stop near 0.13.  Their means over many elements
+ * must be right, and v's spread what kernels.h says.
+ */
+static void drift_cases(struct rig *rig)
+{
+    enum { COUNT = 2048, STEPS = 2000 };
+    struct optimizer self = optimizer_of(rig, ZO_F32, ZO_BF16, COUNT, 0);
+    const double want = 1.0 - pow(0.999, STEPS);
+    double m_mean = 0.0, v_mean = 0.0, v_spread = 0.0;
+
+    memset(self.m->host, 0, self.m->bytes);
+    memset(self.v->host, 0, self.v->bytes);
+    for (int64_t i = 0; i < COUNT; i++) {
+        rig_set(self.grad, i, 1.0);
+    }
+    RIG_CHECK(rig_upload(rig, self.m) && rig_upload(rig, self.v) &&
+              rig_upload(rig, self.grad));
+    for (int step = 1; step <= STEPS; step++) {
+        const struct zo_adamw_args args = args_of(&self, scalars_of(step, 1.0));
+
+        RIG_CHECK(rig->ops->adamw(rig->kernels, rig->stream, &args) == ZO_OK);
+    }
+    RIG_CHECK(rig_fetch(rig, self.m) && rig_fetch(rig, self.v));
+    for (int64_t i = 0; i < COUNT; i++) {
+        const double v = rig_get(self.v, i);
+
+        m_mean += rig_get(self.m, i) / COUNT;
+        v_mean += v / COUNT;
+        v_spread += (v / want - 1.0) * (v / want - 1.0) / COUNT;
+    }
+    v_spread = sqrt(v_spread);
+    if (!(fabs(m_mean - 1.0) < 1e-3 && fabs(v_mean / want - 1.0) < 4e-3 &&
+          v_spread > 0.02 && v_spread < 0.06)) {
+        tap_fail(__FILE__, __LINE__, "m %g, v %g of %g, spread %g", m_mean,
+                 v_mean, want, v_spread);
+    }
+    rig_clear(rig);
+}
+
+static void test_drift(void)
+{
+    rig_everywhere(drift_cases);
 }
 
 /* The rule and what is around it, by value. */
@@ -479,6 +593,8 @@ int main(void)
 {
     static const struct tap_case cases[] = {
         {"steps have the bits of the scalar reference", test_steps},
+        {"and with bf16 moments too", test_half_steps},
+        {"bf16 moments keep the means that small increments make", test_drift},
         {"moments below 2^-126 become +0, no others", test_flush},
         {"the bf16 pair keeps every bit of a master", test_pair},
         {"what is not finite is told, in the master and its weight", test_bad},

@@ -463,6 +463,8 @@ static void test_adamw(void)
         BAD(adamw, count, -1, ZO_E_SHAPE);
         BAD(adamw, decay_count, -1, ZO_E_SHAPE);
         BAD(adamw, decay_count, 10, ZO_E_SHAPE);
+        BAD(adamw, first_index, -1, ZO_E_SHAPE);
+        BAD(adamw, moment_type, ZO_F16, ZO_E_SHAPE);
         BAD(adamw, weight, NULL, ZO_E_ARG);
         BAD(adamw, remainder, NULL, ZO_E_ARG);
         BAD(adamw, master, region(6), ZO_E_ARG);

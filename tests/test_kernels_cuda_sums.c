@@ -349,6 +349,7 @@ struct adamw_shape {
     enum zo_dtype type;
     bool has_no_weight; /* fp16: the master alone */
     int steps;
+    enum zo_dtype moment_type;
 };
 
 static enum zo_status run_adamw(const struct side *side, int which,
@@ -372,6 +373,7 @@ static enum zo_status run_adamw(const struct side *side, int which,
             .bad = AT(trial, 6),
             .count = shape->count,
             .decay_count = shape->decay_count,
+            .first_index = 0xfffff123, /* passes 2^32 */
             .scalars =
                 {
                     .grad_scale = 0.83f,
@@ -384,8 +386,10 @@ static enum zo_status run_adamw(const struct side *side, int which,
                     .epsilon = 1e-8f,
                     .decay = 1e-4f,
                     .step_size = (float)(1e-3 / (1.0 - pow(0.9, step))),
+                    .step = (uint32_t)step,
                 },
             .type = shape->type,
+            .moment_type = shape->moment_type,
         };
 
         ZO_TRY(side->ops->adamw(side->kernels, side->stream, &args));
@@ -423,9 +427,10 @@ static bool try_adamw(const struct adamw_shape *shape, bool is_bad,
     struct trial trial;
     struct array *grad;
 
-    trial_begin(&trial, &pair, "%s %lld elements, %lld decay, %d steps",
-                zo_dtype_name(shape->type), (long long)shape->count,
-                (long long)shape->decay_count, shape->steps);
+    trial_begin(
+        &trial, &pair, "%s, moments %s, %lld elements, %lld decay, %d steps",
+        zo_dtype_name(shape->type), zo_dtype_name(shape->moment_type),
+        (long long)shape->count, (long long)shape->decay_count, shape->steps);
     fill_random(trial_add(&trial, "weight", shape->type, shape->count,
                           ROLE_INOUT, EXACT),
                 random, 0.1f);
@@ -435,9 +440,10 @@ static bool try_adamw(const struct adamw_shape *shape, bool is_bad,
     fill_random(trial_add(&trial, "master", ZO_F32, is_fp16 ? shape->count : 0,
                           ROLE_INOUT, EXACT),
                 random, 0.1f);
-    (void)trial_add(&trial, "exp_avg", ZO_F32, shape->count, ROLE_INOUT, EXACT);
-    (void)trial_add(&trial, "exp_avg_sq", ZO_F32, shape->count, ROLE_INOUT,
-                    EXACT);
+    (void)trial_add(&trial, "exp_avg", shape->moment_type, shape->count,
+                    ROLE_INOUT, EXACT);
+    (void)trial_add(&trial, "exp_avg_sq", shape->moment_type, shape->count,
+                    ROLE_INOUT, EXACT);
     grad = trial_add(&trial, "grad", shape->type, grad_stride * shape->steps,
                      ROLE_IN, EXACT);
     fill_gradients(grad, random);
@@ -451,19 +457,22 @@ static bool try_adamw(const struct adamw_shape *shape, bool is_bad,
 static void test_adamw(void)
 {
     static const struct adamw_shape shapes[] = {
-        {0, 0, ZO_F32, false, 1},          {1, 1, ZO_F32, false, 3},
-        {7, 3, ZO_F32, false, 3},          {8, 0, ZO_F32, false, 3},
-        {20011, 10004, ZO_F32, false, 30},
+        {0, 0, ZO_F32, false, 1, ZO_F32},
+        {1, 1, ZO_F32, false, 3, ZO_F32},
+        {7, 3, ZO_F32, false, 3, ZO_F32},
+        {8, 0, ZO_F32, false, 3, ZO_F32},
+        {20011, 10004, ZO_F32, false, 30, ZO_F32},
     };
     uint64_t random = 15;
 
     if (!pair_ready(&pair)) {
         return;
     }
-    for (size_t i = 0; i < TAP_COUNT(shapes) * TAP_COUNT(types) * 2; i++) {
-        struct adamw_shape shape = shapes[i / 6];
+    for (size_t i = 0; i < TAP_COUNT(shapes) * TAP_COUNT(types) * 4; i++) {
+        struct adamw_shape shape = shapes[i / 12];
 
         shape.type = types[i / 2 % 3];
+        shape.moment_type = i / 6 % 2 == 0 ? ZO_F32 : ZO_BF16;
         shape.has_no_weight = shape.type == ZO_F16 && i % 2 == 1;
         if (!try_adamw(&shape, i % 2 == 1 && shape.count > 0, &random)) {
             return;

@@ -103,9 +103,12 @@ static const char step_tail[] =
     "\"gpu_bytes\":[100,200],\"gpu_bytes_peak\":[300,400],\"host_bytes\":1,"
     "\"host_bytes_peak\":2,\"pinned_bytes\":3,\"nvme_bytes\":4,"
     "\"h2d_bytes\":5,\"d2h_bytes\":6,\"nvme_read_bytes\":7,"
-    "\"nvme_write_bytes\":8,\"compute_seconds\":0.0625,\"h2d_seconds\":0.125,"
-    "\"d2h_seconds\":0.25,\"collective_seconds\":0.5,\"cpu_seconds\":1.5,"
-    "\"nvme_seconds\":2.5}\n";
+    "\"nvme_write_bytes\":8,\"compute_seconds\":0.0625,"
+    "\"compute_idle_seconds\":0.4375,\"h2d_seconds\":0.125,"
+    "\"h2d_idle_seconds\":0.375,\"h2d_gbps\":4e-08,\"d2h_seconds\":0.25,"
+    "\"d2h_idle_seconds\":0.25,\"d2h_gbps\":2.4e-08,"
+    "\"collective_seconds\":0.5,\"collective_idle_seconds\":0,"
+    "\"cpu_seconds\":1.5,\"cpu_idle_seconds\":0,\"nvme_seconds\":2.5}\n";
 
 static void check_step_line(void)
 {

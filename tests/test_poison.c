@@ -31,7 +31,7 @@ struct bench {
     struct zo_program program;
     struct zo_executor *executor;
     struct fault fault;
-    zo_buffer_id source, target, far_gpu, host;
+    zo_buffer_id source, target, far_gpu, host, pageable;
     unsigned char *far; /* outside of any access: writes here, not offset */
 };
 
@@ -135,6 +135,7 @@ static enum zo_status bench_open(struct bench *bench, const struct fault *fault,
     bench->target = add_buffer(bench, tier, 0, false);
     bench->far_gpu = add_buffer(bench, ZO_TIER_GPU, 1, false);
     bench->host = add_buffer(bench, ZO_TIER_CPU, 0, true);
+    bench->pageable = add_buffer(bench, ZO_TIER_PAGEABLE, 0, false);
     ZO_TRY(add_faulty(bench, engine));
     ZO_TRY(zo_layout(&bench->program));
     ZO_TRY(help_machine_open(&bench->machine, 2, 1, 0));
@@ -211,22 +212,24 @@ static void test_writes_to_read_only(void)
     }
 }
 
-/* On another device, on the host, in the other slot. */
+/* On another device, on the host (both kinds), in the other slot. */
 static void test_far_writes(void)
 {
+    static const char *const texts[] = {"of GPU memory 1", "of host memory 0",
+                                        "of host memory 0",
+                                        "of host (pageable) memory 0"};
     const struct fault fault = {.what = WRITES};
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         struct bench bench;
+        zo_buffer_id far;
 
         TAP_CHECK_INT(bench_open(&bench, &fault, ZO_ENGINE_COMPUTE, true),
                       ZO_OK);
-        bench.far = zo_executor_address(
-            bench.executor, i == 0 ? bench.far_gpu : bench.host, i == 2);
+        far = i == 0 ? bench.far_gpu : i == 3 ? bench.pageable : bench.host;
+        bench.far = zo_executor_address(bench.executor, far, i == 2);
         TAP_CHECK_INT(bench_run(&bench), ZO_E_ARG);
-        TAP_CHECK(strstr(zo_err_last()->text,
-                         i == 0 ? "of GPU memory 1" : "of host memory 0") !=
-                  NULL);
+        TAP_CHECK(strstr(zo_err_last()->text, texts[i]) != NULL);
         bench_close(&bench);
     }
     for (int slot = 0; slot < 2; slot++) {

@@ -8,6 +8,10 @@
 #include "src/base/random.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "src/base/normals.h"
 
 #include "tests/tap.h"
 
@@ -123,6 +127,82 @@ static void test_uniform_bounds(void)
     TAP_CHECK((0x1p52 - 1.0 + 0.5) * 0x1p-52 < 1.0);
 }
 
+static bool same_bits(const double *got, uint64_t key, uint64_t first,
+                      size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const double want = zo_random_normal(key, first + i);
+
+        if (memcmp(&got[i], &want, sizeof(want)) != 0) {
+            tap_fail(__FILE__, __LINE__, "number %llu: got %a, want %a",
+                     (unsigned long long)(first + i), got[i], want);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void test_blocks(void)
+{
+    const uint64_t key = zo_random_key(7, "blocks");
+    double out[ZO_NORMALS_BLOCK];
+    zo_normals_fn all[3];
+    const int count = zo_normals_usable(all);
+    bool is_same = true;
+
+    for (int f = 0; f < count; f++) {
+        for (uint64_t first = 3; is_same && first < 2000000;
+             first += ZO_NORMALS_BLOCK) {
+            all[f](key, first, out);
+            is_same = same_bits(out, key, first, ZO_NORMALS_BLOCK);
+        }
+    }
+    TAP_CHECK(is_same);
+}
+
+/* The far tail is 1 in 10^11: the indices are made by undoing the mixing. */
+static uint64_t unmix(uint64_t bits)
+{
+    bits ^= bits >> 31 ^ bits >> 62;
+    bits *= 0x319642b2d24d8ec3u; /* inverse of 0x94d049bb133111eb */
+    bits ^= bits >> 27 ^ bits >> 54;
+    bits *= 0x96de1b173f119089u; /* inverse of 0xbf58476d1ce4e5b9 */
+    return bits ^ bits >> 30 ^ bits >> 60;
+}
+
+static void test_blocks_far(void)
+{
+    static const uint64_t high[] = {
+        0, 1, 7, 62000, 63000, 300000, 0xfffffffffffff, 0xffffffffffffe};
+    double out[ZO_NORMALS_BLOCK];
+    zo_normals_fn all[3];
+    const int count = zo_normals_usable(all);
+
+    for (size_t i = 0; i < TAP_COUNT(high); i++) {
+        const uint64_t key = unmix(high[i] << 12) - 6 * ZO_RANDOM_GOLDEN;
+
+        TAP_CHECK(zo_random_bits(key, 5) >> 12 == high[i]);
+        for (int f = 0; f < count; f++) {
+            all[f](key, 0, out);
+            TAP_CHECK(same_bits(out, key, 0, ZO_NORMALS_BLOCK));
+        }
+    }
+}
+
+static void test_many(void)
+{
+    static const size_t counts[] = {0, 1, 255, 256, 257, 1000};
+    const uint64_t key = zo_random_key(8, "many");
+    double out[1001];
+
+    for (size_t i = 0; i < TAP_COUNT(counts); i++) {
+        out[counts[i]] = 1234.5;
+        zo_random_normals(key, 77, counts[i], out);
+        TAP_CHECK(same_bits(out, key, 77, counts[i]));
+        TAP_CHECK(out[counts[i]] == 1234.5);
+    }
+}
+
 int main(void)
 {
     static const struct tap_case cases[] = {
@@ -132,6 +212,9 @@ int main(void)
         {"a stream has the documented numbers", test_known_stream},
         {"seed and name choose the stream", test_streams_differ},
         {"normals have the moments of a normal", test_moments},
+        {"every instruction set makes the same normals", test_blocks},
+        {"and the same far tails", test_blocks_far},
+        {"any number of normals at a time", test_many},
         {"uniforms are never 0 and never 1", test_uniform_bounds},
     };
     return tap_run(cases, TAP_COUNT(cases));

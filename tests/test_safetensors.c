@@ -444,6 +444,52 @@ static void test_casts_many_pieces(void)
     free(back);
 }
 
+/* 16 bits grow to 32 in place; from and to any element. */
+static void test_widened(void)
+{
+    const enum zo_dtype types[] = {ZO_BF16, ZO_F16};
+    const int64_t count = 20011;
+    uint16_t *bits = calloc((size_t)count, sizeof(bits[0]));
+    float *back = calloc((size_t)count + 1, sizeof(back[0]));
+    const char *path = fx_path("narrow");
+
+    for (int64_t i = 0; i < count; i++) {
+        bits[i] = (uint16_t)(0x3000 + 7 * i % 0x4000);
+    }
+    bits[8192 + 5] = 0xffff; /* not a number in either */
+    for (size_t t = 0; t < TAP_COUNT(types); t++) {
+        struct zo_tensor_source *source = NULL;
+        char header[128];
+
+        (void)snprintf(header, sizeof(header),
+                       "{\"a\":{\"dtype\":\"%s\",\"shape\":[20011],"
+                       "\"data_offsets\":[0,40022]}}",
+                       t == 0 ? "BF16" : "F16");
+        fx_safetensors(path, header, bits, (size_t)count * sizeof(bits[0]));
+        TAP_CHECK_INT(zo_safetensors_open(path, &source), ZO_OK);
+        for (int64_t first = 0; first < count; first += 8191) {
+            struct zo_value_counts counts = {0};
+            const int64_t elems = count - first;
+
+            back[elems] = 1234.5f;
+            TAP_CHECK_INT(zo_tensor_source_read_as(source, 0, (uint64_t)first,
+                                                   (uint64_t)elems, ZO_F32,
+                                                   back, &counts),
+                          ZO_OK);
+            TAP_CHECK(back[elems] == 1234.5f);
+            TAP_CHECK(t == 1 || counts.non_finite == (first <= 8192 + 5));
+            for (int64_t i = 0; i < elems; i++) {
+                const float want = zo_load(bits, types[t], first + i);
+
+                TAP_CHECK(back[i] == want || (isnan(back[i]) && isnan(want)));
+            }
+        }
+        zo_tensor_source_close(source);
+    }
+    free(bits);
+    free(back);
+}
+
 static void test_shared_values(void)
 {
     struct zo_value_counts counts = {0};
@@ -602,6 +648,7 @@ int main(void)
         {"byte ranges are read and checked", test_reads_ranges},
         {"casts round, and count overflows", test_casts},
         {"casts work in pieces", test_casts_many_pieces},
+        {"16 bits grow to fp32 in place", test_widened},
         {"shared values are read and counted", test_shared_values},
         {"the reference model is read", test_shared_model},
         {"a file that became shorter is an error", test_shrunk_file},

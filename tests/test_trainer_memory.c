@@ -144,6 +144,38 @@ static void test_budgets(void)
     tiny_close(&run);
 }
 
+static struct zo_device_info info_with_context;
+
+static const struct zo_device_info *tell_context(const struct zo_device *device)
+{
+    info_with_context = *zo_device_host.info(device);
+    info_with_context.context_bytes = 12345;
+    return &info_with_context;
+}
+
+/* What the device holds for itself is planned and counted. */
+static void test_context(void)
+{
+    const struct tiny_knobs knobs = {.devices = 1, .json = kept};
+    struct zo_device_ops ops = zo_device_host;
+    struct tiny_run run;
+    uint64_t without;
+
+    TAP_CHECK_INT(tiny_open(&knobs, &run), ZO_OK);
+    without = planned(&run, 0);
+    TAP_CHECK_INT(zo_trainer_context_bytes(run.trainer, 0), 0);
+    tiny_close_trainer(&run);
+    ops.info = tell_context;
+    run.devices.machine.device_ops = &ops;
+    TAP_CHECK(fits(&run, without + 12345, 0, ZO_OK, ""));
+    TAP_CHECK_INT(zo_trainer_context_bytes(run.trainer, 0), 12345);
+    TAP_CHECK(planned(&run, 0) == without + 12345);
+    tiny_close_trainer(&run);
+    TAP_CHECK(fits(&run, without + 12344, 0, ZO_E_FIT, "--gpu-memory"));
+    run.devices.machine.device_ops = &zo_device_host;
+    tiny_close(&run);
+}
+
 /* Less memory: more is computed again, to the same bits; then no more. */
 static void test_recomputes_to_fit(void)
 {
@@ -265,6 +297,8 @@ static const struct tap_case cases[] = {
     {"the plan's lines add up", test_plan_adds_up},
     {"a budget that is a byte too small is refused before allocation",
      test_budgets},
+    {"what a device holds for itself is in the plan and the budget",
+     test_context},
     {"a smaller budget recomputes more, to the same bits",
      test_recomputes_to_fit},
     {"a step too long to be planned is refused", test_endless_accumulation},

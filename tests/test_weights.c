@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/memory.h"
 #include "src/checkpoint/model_dir_writer.h"
 #include "tests/model_fixtures.h"
 #include "tests/tap.h"
@@ -106,6 +107,69 @@ static void test_rounded_once(void)
         zo_model_dir_close(dir);
         zo_notes_fini(&notes);
     }
+    tiny_close(&run);
+}
+
+/* ---- parts --------------------------------------------------------------- */
+
+/* Masters after filling in parts of a size, from a file or from a seed. */
+static bool fill_in_parts(const char *json, bool loads, int64_t part_elems,
+                          float *masters)
+{
+    const struct tiny_knobs knobs = {
+        .devices = 2, .threads = 4, .json = json, .delay_us_max = 20};
+    struct zo_weights weights;
+    struct tiny_run run;
+    bool is_done = false;
+
+    if (tiny_open(&knobs, &run) == ZO_OK && tiny_start(&run) == ZO_OK) {
+        weights = zo_trainer_weights(run.trainer);
+        weights.part_elems = part_elems;
+        is_done = (loads ? zo_weights_load(&weights, run.dir, &run.notes)
+                         : zo_weights_randomize(&weights, 9)) == ZO_OK &&
+                  tiny_weights(&run, masters) == ZO_OK;
+    }
+    tiny_close(&run);
+    return is_done;
+}
+
+static void test_parts(void)
+{
+    static float whole[TINY_PARAMETERS], parts[TINY_PARAMETERS];
+
+    for (size_t t = 0; t < TAP_COUNT(types); t++) {
+        for (int loads = 0; loads <= 1; loads++) {
+            TAP_CHECK(fill_in_parts(types[t], loads != 0, 0, whole));
+            TAP_CHECK(fill_in_parts(types[t], loads != 0, 7, parts));
+            TAP_CHECK(memcmp(whole, parts, sizeof(whole)) == 0);
+            TAP_CHECK(whole[0] != 0.0f && whole[0] != whole[1]);
+        }
+    }
+}
+
+static void test_without_memory(void)
+{
+    const struct tiny_knobs knobs = {.threads = 3, .json = types[1]};
+    enum zo_status status;
+    struct tiny_run run;
+    uint64_t nth = 0;
+
+    TAP_CHECK_INT(tiny_open(&knobs, &run), ZO_OK);
+    TAP_CHECK_INT(tiny_start(&run), ZO_OK);
+    do {
+        struct zo_weights weights = zo_trainer_weights(run.trainer);
+        const uint64_t before = zo_device_host.mem_allocated(
+            run.devices.machine.devices[0], ZO_MEM_PINNED);
+
+        weights.part_elems = 100;
+        zo_memory_fail_at(++nth);
+        status = zo_weights_load(&weights, run.dir, &run.notes);
+        zo_memory_fail_at(0);
+        TAP_CHECK(status == ZO_OK || status == ZO_E_NOMEM);
+        TAP_CHECK(zo_device_host.mem_allocated(run.devices.machine.devices[0],
+                                               ZO_MEM_PINNED) == before);
+    } while (status != ZO_OK);
+    TAP_CHECK(nth > 7);
     tiny_close(&run);
 }
 
@@ -222,6 +286,8 @@ static const struct tap_case cases[] = {
     {"loaded and written in fp32, a model is the same file, in every type",
      test_round_trip},
     {"written in 16 bits, masters are rounded once", test_rounded_once},
+    {"parts of any size, by many threads, give the same weights", test_parts},
+    {"without memory loading fails and gives all back", test_without_memory},
     {"a model that lacks a tensor, or has a bad one, is refused by name",
      test_wrong_models},
 };

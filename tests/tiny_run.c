@@ -317,6 +317,8 @@ enum zo_status tiny_open_trainer(struct tiny_run *run)
         .simd = k->simd,
         .cpu_threads = k->cpu_threads,
         .keeps_gradients = k->keeps_gradients,
+        .records_times = k->records_times,
+        .trace = k->trace,
     };
 
     return zo_trainer_open(&options, &run->trainer);

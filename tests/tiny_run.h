@@ -39,6 +39,8 @@ struct tiny_knobs {
     uint64_t delay_seed;
     bool is_serial, poisons;
     uint64_t fail_at_op;
+    bool records_times;
+    struct zo_trace *trace; /* borrowed; opened, with records_times */
     uint64_t gpu_memory_bytes, host_memory_bytes;
     const struct zo_placement *placement; /* borrowed [planned] */
     enum zo_simd simd;

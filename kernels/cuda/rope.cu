@@ -11,6 +11,8 @@
  *   traffic   T * (H + 2 G) * D elements read and written; the table, the
  *             positions and the bias come from L1 and L2
  *   bound by  memory
+ *   measured  forward 74 %, backward 58 % of a device copy's rate;
+ *             bf16, 4,096 tokens of ChatGLM2-6B, H200 (bench/RESULTS.md)
  *   limits    tokens < 2^31
  *   same bits every run: yes (runs depend on the shape alone)
  *   tested by tests/test_kernels_cuda.c; timed by bench/bench_kernels.c

@@ -7,6 +7,8 @@
  *   traffic   N elements in
  *   bound by  memory (double adds are a third of that on H200; on GPUs with
  *             1/64 double rate they are the bound, at about its bandwidth)
+ *   measured  60 % of a device copy's rate;
+ *             a layer's gradient, ChatGLM2-6B, H200 (bench/RESULTS.md)
  *   limits    count < 2^47
  *   same bits every run: yes, and the same as the host's
  *   tested by tests/test_kernels_cuda.c; timed by bench/bench_kernels.c

@@ -6,6 +6,8 @@
  *   traffic   forward: 2*R*F in, R*F out.  backward: 3*R*F in, 2*R*F out
  *   bound by  memory for 16-bit types, which take the fast exponential and
  *             division (2 ulp each, far below their rounding)
+ *   measured  forward 96 %, backward 95 % of a device copy's rate;
+ *             bf16, 4,096 tokens of ChatGLM2-6B, H200 (bench/RESULTS.md)
  *   limits    rows < 2^31; inner a multiple of 8
  *   same bits every run: yes (elementwise)
  *   tested by tests/test_kernels_cuda.c; timed by bench/bench_kernels.c

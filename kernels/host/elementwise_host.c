@@ -17,27 +17,34 @@ struct cast_work {
     const struct zo_cast_args *args;
 };
 
-static void run_cast(void *argument, int64_t index)
+void zo_cast_range(const struct zo_vector_ops *vector,
+                   const struct zo_cast_args *args, int64_t first,
+                   int64_t count)
 {
-    const struct cast_work *work = argument;
-    const struct zo_cast_args *args = work->args;
-    const int64_t start = index * ZO_CHUNK_ELEMS;
-    const int64_t end = zo_min_i64(args->count, start + ZO_CHUNK_ELEMS);
     float block[ZO_BLOCK];
 
-    for (int64_t i = start; i < end; i += ZO_BLOCK) {
-        const int64_t n = zo_min_i64(ZO_BLOCK, end - i);
+    for (int64_t i = first; i < first + count; i += ZO_BLOCK) {
+        const int64_t n = zo_min_i64(ZO_BLOCK, first + count - i);
         void *out = zo_at(args->out, args->out_type, i);
 
         if (args->in_type == args->out_type) { /* a NaN keeps its bits */
             memcpy(out, zo_at_const(args->in, args->in_type, i),
                    (size_t)n * zo_dtype_bytes(args->in_type));
         } else {
-            work->vector->store(
-                out, args->out_type,
-                zo_view(work->vector, block, args->in, args->in_type, i, n), n);
+            vector->store(out, args->out_type,
+                          zo_view(vector, block, args->in, args->in_type, i, n),
+                          n);
         }
     }
+}
+
+static void run_cast(void *argument, int64_t index)
+{
+    const struct cast_work *work = argument;
+    const int64_t first = index * ZO_CHUNK_ELEMS;
+
+    zo_cast_range(work->vector, work->args, first,
+                  zo_min_i64(ZO_CHUNK_ELEMS, work->args->count - first));
 }
 
 enum zo_status zo_host_cast(struct zo_kernels *kernels, struct zo_pool *pool,

@@ -84,6 +84,16 @@ static inline const float *zo_view(const struct zo_vector_ops *vector,
     return block;
 }
 
+/* ---- parts of an operation, in the calling thread ---------------------- */
+
+/* Elements first .. first + count - 1; true when one becomes not finite. */
+bool zo_adamw_range(const struct zo_vector_ops *vector,
+                    const struct zo_adamw_args *args, int64_t first,
+                    int64_t count);
+void zo_cast_range(const struct zo_vector_ops *vector,
+                   const struct zo_cast_args *args, int64_t first,
+                   int64_t count);
+
 /* ---- the operations; each runs in the stream's thread ----------------- */
 
 #define ZO_HOST_RUN(name)                                     \

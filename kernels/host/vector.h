@@ -75,18 +75,10 @@ struct zo_vector_ops {
     /* lanes[i] += x[i]^2 of the finite ones; returns how many are not. */
     uint64_t (*square_lanes)(double *lanes, const float *x, int64_t n);
 
-    /* zo_adamw_args on fp32 masters p; true when a new p is not finite. */
-    bool (*adamw)(float *p, float *m, float *v, const float *grad,
-                  const struct zo_adamw_scalars *scalars, bool decays,
-                  int64_t n);
-    /* True when a magnitude is at least `limit`, or NaN. */
-    bool (*reaches)(const float *x, float limit, int64_t n);
-    /* The bf16 pair of a master, and back; split returns true when a weight
-     * is not finite. */
-    void (*pair_join)(float *p, const uint16_t *weight,
-                      const int16_t *remainder, int64_t n);
-    bool (*pair_split)(uint16_t *weight, int16_t *remainder, const float *p,
-                       int64_t n);
+    /* zo_adamw_args for its elements first .. first + n - 1, all of which
+     * decay or none; true when a new master or its weight is not finite. */
+    bool (*adamw)(const struct zo_adamw_args *args, int64_t first, int64_t n,
+                  bool decays);
 };
 
 extern const struct zo_vector_ops zo_vector_base;

@@ -376,76 +376,7 @@ static uint64_t body_square_lanes(double *restrict lanes,
     return bad;
 }
 
-/* Embedding rows long unseen would otherwise sit in subnormals, slowly. */
-static inline float flush(float value)
-{
-    return (zo_f32_bits(value) & 0x7fffffffu) < 0x00800000u ? 0.0f : value;
-}
-
-static bool body_adamw(float *restrict p, float *restrict m, float *restrict v,
-                       const float *restrict grad,
-                       const struct zo_adamw_scalars *scalars, bool decays,
-                       int64_t n)
-{
-    const struct zo_adamw_scalars s = *scalars;
-    uint32_t bad = 0;
-
-    if (decays) {
-        for (int64_t i = 0; i < n; i++) {
-            p[i] = fmaf(-s.decay, p[i], p[i]);
-        }
-    }
-    for (int64_t i = 0; i < n; i++) {
-        const float g = grad[i] * s.grad_scale;
-        const float next_m = flush(fmaf(s.beta1, m[i], s.one_minus_beta1 * g));
-        const float next_v =
-            flush(fmaf(s.beta2, v[i], (s.one_minus_beta2 * g) * g));
-        const float d = fmaf(sqrtf(next_v), s.inverse_root2, s.epsilon);
-        const float next_p = fmaf(-s.step_size, next_m / d, p[i]);
-
-        m[i] = next_m;
-        v[i] = next_v;
-        p[i] = next_p;
-        bad |= is_not_finite(next_p);
-    }
-    return bad != 0;
-}
-
-static bool body_reaches(const float *restrict x, float limit, int64_t n)
-{
-    uint32_t found = 0;
-
-    for (int64_t i = 0; i < n; i++) {
-        found |= fabsf(x[i]) < limit ? 0u : 1u;
-    }
-    return found != 0;
-}
-
-static void body_pair_join(float *restrict p, const uint16_t *restrict weight,
-                           const int16_t *restrict remainder, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        p[i] = zo_f32_from_bits(((uint32_t)weight[i] << 16) +
-                                (uint32_t)(int32_t)remainder[i]);
-    }
-}
-
-static bool body_pair_split(uint16_t *restrict weight,
-                            int16_t *restrict remainder,
-                            const float *restrict p, int64_t n)
-{
-    uint32_t bad = 0;
-
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t bits = zo_f32_bits(p[i]);
-        const uint32_t high = ((bits + 0x8000u) >> 16) & 0xffffu;
-
-        weight[i] = (uint16_t)high;
-        remainder[i] = (int16_t)(uint16_t)bits; /* bits - (high << 16) */
-        bad |= (high & 0x7f80u) == 0x7f80u ? 1u : 0u;
-    }
-    return bad != 0;
-}
+#include "kernels/host/vector_adamw.h"
 
 const struct zo_vector_ops ZO_VECTOR_TABLE = {
     .name = ZO_VECTOR_NAME,
@@ -469,7 +400,4 @@ const struct zo_vector_ops ZO_VECTOR_TABLE = {
     .rotate = body_rotate,
     .square_lanes = body_square_lanes,
     .adamw = body_adamw,
-    .reaches = body_reaches,
-    .pair_join = body_pair_join,
-    .pair_split = body_pair_split,
 };

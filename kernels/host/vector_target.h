@@ -29,6 +29,9 @@
 #define ZO_VECTOR_IN_PLACE ZO_VECTOR_PRAGMA(GCC ivdep)
 #endif
 
+/* Inlined whatever its size, so that its constant arguments are constants. */
+#define ZO_VECTOR_INLINE inline __attribute__((always_inline))
+
 #if defined(__x86_64__)
 #define ZO_VECTOR_HAS_X86 1
 #else

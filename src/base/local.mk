@@ -32,6 +32,11 @@ libzo_a_SOURCES += \
 	src/base/clock.h \
 	src/base/jsonl.c \
 	src/base/jsonl.h \
+	src/base/normals.h \
+	src/base/normals_avx2.c \
+	src/base/normals_avx512.c \
+	src/base/normals_base.c \
+	src/base/normals_body.h \
 	src/base/random.c \
 	src/base/random.h
 

@@ -4,8 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "src/base/arith.h"
+
+#define HUGE_PAGE_BYTES 2097152 /* of x86-64, and of arm64 with 4 KiB pages */
 
 /* The program's only counters that are global: they belong to the process. */
 static atomic_bool memory_is_frozen;
@@ -107,6 +110,38 @@ enum zo_status zo_pages_alloc(size_t size_bytes, const char *what,
     if (memory == MAP_FAILED) {
         return ZO_FAIL(ZO_E_NOMEM, "no memory for %s, %zu bytes", what,
                        size_bytes);
+    }
+    memcpy(memory_out, &memory, sizeof(memory));
+    return ZO_OK;
+}
+
+enum zo_status zo_huge_alloc(size_t size_bytes, const char *what,
+                             void *memory_out)
+{
+    const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t mapped_bytes =
+        zo_round_up(size_bytes > 0 ? size_bytes : 1, page_bytes);
+    const size_t slack =
+        mapped_bytes >= HUGE_PAGE_BYTES ? (size_t)HUGE_PAGE_BYTES : 0;
+    char *memory = NULL;
+    size_t head = 0;
+
+    if (size_bytes > SIZE_MAX / 2) {
+        return ZO_FAIL(ZO_E_NOMEM, "no memory for %s, %zu bytes", what,
+                       size_bytes);
+    }
+    ZO_TRY(zo_pages_alloc(mapped_bytes + slack, what, &memory));
+    if (slack > 0) {
+        head = zo_round_up((uintptr_t)memory, slack) - (uintptr_t)memory;
+        if (head > 0) {
+            zo_pages_free(memory, head);
+        }
+        if (slack > head) {
+            zo_pages_free(memory + head + mapped_bytes, slack - head);
+        }
+        memory += head;
+        /* Advice: without huge pages it works, only slower. */
+        (void)madvise(memory, mapped_bytes, MADV_HUGEPAGE);
     }
     memcpy(memory_out, &memory, sizeof(memory));
     return ZO_OK;

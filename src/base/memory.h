@@ -55,6 +55,13 @@ enum zo_status zo_pages_alloc(size_t size_bytes, const char *what,
                               void *memory_out) ZO_MUST_CHECK;
 void zo_pages_free(void *memory, size_t size_bytes);
 
+/*
+ * The same on huge pages where the system grants them: begins where one can
+ * begin.  Ended with zo_pages_free() of the same size.
+ */
+enum zo_status zo_huge_alloc(size_t size_bytes, const char *what,
+                             void *memory_out) ZO_MUST_CHECK;
+
 /* After freeze, an allocation anywhere in the program is a ZO_ASSERT. */
 void zo_memory_freeze(bool is_frozen);
 

@@ -31,6 +31,12 @@ double zo_random_uniform(uint64_t key, uint64_t index);
 double zo_random_normal(uint64_t key, uint64_t index);
 
 /*
+ * zo_random_normal() of first .. first + count - 1, the same bits, several
+ * times faster; blocks of 256 are the cheapest.
+ */
+void zo_random_normals(uint64_t key, uint64_t first, size_t count, double *out);
+
+/*
  * x with P(normal < x) = p, for 0 < p < 1; relative error below 1e-15
  * (Wichura, algorithm AS 241, 1988).
  */

@@ -29,6 +29,7 @@ ZO_C_BEGIN
     X(E_NOMEM,     20, 1, "host memory exhausted")                             \
     X(E_DEVMEM,    21, 1, "device memory exhausted")                           \
     X(E_FIT,       22, 3, "does not fit the memory budget")                    \
+    X(E_LOCK,      23, 1, "host memory cannot be page-locked")                 \
     X(E_IO,        30, 1, "file input or output failed")                       \
     X(E_DATA,      31, 4, "training data rejected")                            \
     X(E_CORRUPT,   32, 4, "stored data is damaged")                            \

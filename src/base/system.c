@@ -82,17 +82,56 @@ static bool read_bytes(const char *folder, const char *v2_name,
     return true;
 }
 
+/*
+ * Pages of files that the kernel drops when the group wants their memory:
+ * "inactive_file" and "active_file" of version 2, "total_..." of version 1.
+ */
+static uint64_t file_bytes(const char *folder)
+{
+    uint64_t own = 0, total = 0;
+    bool has_total = false;
+    char line[LINE_BYTES];
+    FILE *file;
+
+    (void)snprintf(line, sizeof(line), "%.1000s/memory.stat", folder);
+    file = fopen(line, "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        unsigned long long bytes = 0;
+
+        if (sscanf(line, "inactive_file %llu", &bytes) == 1 ||
+            sscanf(line, "active_file %llu", &bytes) == 1) {
+            own += bytes;
+        } else if (sscanf(line, "total_inactive_file %llu", &bytes) == 1 ||
+                   sscanf(line, "total_active_file %llu", &bytes) == 1) {
+            total += bytes;
+            has_total = true;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return has_total ? total : own;
+}
+
 static void add_group(void *context, const char *folder)
 {
     struct zo_system *system = context;
-    uint64_t limit = 0, used = 0;
+    uint64_t limit = 0, used = 0, kept, droppable;
 
-    if (read_bytes(folder, "memory.max", "memory.limit_in_bytes", &limit) &&
-        limit < GROUP_NO_LIMIT && limit < system->group_limit_bytes) {
-        (void)read_bytes(folder, "memory.current", "memory.usage_in_bytes",
-                         &used);
+    if (!read_bytes(folder, "memory.max", "memory.limit_in_bytes", &limit) ||
+        limit >= GROUP_NO_LIMIT) {
+        return;
+    }
+    (void)read_bytes(folder, "memory.current", "memory.usage_in_bytes", &used);
+    if (limit < system->group_limit_bytes) {
         system->group_limit_bytes = limit;
         system->group_used_bytes = used;
+    }
+    droppable = file_bytes(folder);
+    kept = used > droppable ? used - droppable : 0;
+    kept = kept < limit ? kept : limit;
+    if (limit - kept < system->group_free_bytes) {
+        system->group_free_bytes = limit - kept;
     }
 }
 
@@ -103,6 +142,7 @@ static void read_groups(const char *root, struct zo_system *system)
     (void)snprintf(membership, sizeof(membership), "%s/proc/self/cgroup", root);
     (void)snprintf(mount, sizeof(mount), "%s/sys/fs/cgroup", root);
     system->group_limit_bytes = ZO_SYSTEM_NO_LIMIT;
+    system->group_free_bytes = ZO_SYSTEM_NO_LIMIT;
     zo_cgroup_visit(membership, mount, "memory", add_group, system);
     system->quota_cores = zo_cpu_quota(membership, mount);
 }
@@ -205,6 +245,16 @@ void zo_system_read(const char *root, struct zo_system *system_out)
     system->numa_nodes = read_numa_nodes(root);
     system->gpus_on_bus = count_gpus(root);
     read_gpu_driver(root, system->gpu_driver, sizeof(system->gpu_driver));
+}
+
+uint64_t zo_system_room(const struct zo_system *system)
+{
+    const uint64_t available = system->available_bytes > 0
+                                   ? system->available_bytes
+                                   : ZO_SYSTEM_NO_LIMIT;
+
+    return available < system->group_free_bytes ? available
+                                                : system->group_free_bytes;
 }
 
 const char *zo_huge_pages_name(enum zo_huge_pages huge_pages)

@@ -28,8 +28,11 @@ struct zo_system {
     uint64_t available_bytes;   /* MemAvailable; 0: unknown */
     uint64_t group_limit_bytes; /* the smallest; or ZO_SYSTEM_NO_LIMIT */
     uint64_t group_used_bytes;  /* of the group with that limit */
-    uint64_t lock_limit_bytes;  /* RLIMIT_MEMLOCK, or ZO_SYSTEM_NO_LIMIT */
-    bool is_lock_privileged;    /* CAP_IPC_LOCK: the limit does not bind */
+    /* What the groups leave, pages of files that can be dropped counted as
+     * free; or ZO_SYSTEM_NO_LIMIT. */
+    uint64_t group_free_bytes;
+    uint64_t lock_limit_bytes; /* RLIMIT_MEMLOCK, or ZO_SYSTEM_NO_LIMIT */
+    bool is_lock_privileged;   /* CAP_IPC_LOCK: the limit does not bind */
     enum zo_huge_pages huge_pages;
     int quota_cores; /* of the control groups; 0: no quota */
     int numa_nodes;  /* at least 1 */
@@ -45,6 +48,12 @@ struct zo_system {
  * read is no failure: it is unknown, or no limit.
  */
 void zo_system_read(const char *root, struct zo_system *system_out);
+
+/*
+ * Host memory that this process may still take: the smaller of what its
+ * control groups and the machine leave; ZO_SYSTEM_NO_LIMIT: unknown.
+ */
+uint64_t zo_system_room(const struct zo_system *system);
 
 /* "unknown", "never", "madvise", "always". */
 const char *zo_huge_pages_name(enum zo_huge_pages huge_pages);

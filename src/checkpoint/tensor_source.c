@@ -236,6 +236,15 @@ static uint64_t count_non_finite(const void *array, enum zo_dtype dtype,
 static void convert(const void *source, enum zo_dtype from, void *target,
                     enum zo_dtype to, size_t count)
 {
+    if (from == ZO_BF16 && to == ZO_F32) {
+        const uint16_t *bits = source;
+        float *values = target;
+
+        for (size_t i = 0; i < count; i++) {
+            values[i] = zo_bf16_to_f32(bits[i]);
+        }
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         zo_store(target, to, (int64_t)i, zo_load(source, from, (int64_t)i));
     }
@@ -256,6 +265,64 @@ static enum zo_status check_elem_range(const struct zo_tensor_source *source,
     return ZO_OK;
 }
 
+/*
+ * Reads elements of a narrower type with one call to the disk: into the end
+ * of the buffer, from where they move forward as they grow.  An element's new
+ * place never reaches one that has yet to be read.
+ */
+static enum zo_status read_widened(const struct zo_tensor_source *source,
+                                   size_t index, uint64_t first_elem,
+                                   size_t elem_count, enum zo_dtype stored,
+                                   float *target,
+                                   struct zo_value_counts *counts)
+{
+    const size_t stored_bytes = zo_dtype_bytes(stored);
+    char *raw =
+        (char *)target + elem_count * (sizeof(target[0]) - stored_bytes);
+    uint16_t piece[PIECE_ELEMS];
+
+    ZO_TRY(zo_tensor_source_read(source, index, first_elem * stored_bytes,
+                                 elem_count * stored_bytes, raw));
+    for (size_t done = 0; done < elem_count;) {
+        const size_t rest = elem_count - done;
+        const size_t now = rest < PIECE_ELEMS ? rest : PIECE_ELEMS;
+
+        memcpy(piece, raw + done * stored_bytes, now * stored_bytes);
+        counts->non_finite += count_non_finite(piece, stored, now);
+        convert(piece, stored, target + done, ZO_F32, now);
+        done += now;
+    }
+    return ZO_OK;
+}
+
+/* Reads elements of another type a piece at a time. */
+static enum zo_status read_converted(const struct zo_tensor_source *source,
+                                     size_t index, uint64_t first_elem,
+                                     size_t elem_count, enum zo_dtype stored,
+                                     enum zo_dtype dtype, char *buffer,
+                                     struct zo_value_counts *counts)
+{
+    const size_t stored_bytes = zo_dtype_bytes(stored);
+    float piece[PIECE_ELEMS];
+
+    for (size_t done = 0; done < elem_count;) {
+        const size_t rest = elem_count - done;
+        const size_t now = rest < PIECE_ELEMS ? rest : PIECE_ELEMS;
+        char *target = buffer + done * zo_dtype_bytes(dtype);
+        uint64_t before;
+
+        ZO_TRY(zo_tensor_source_read(source, index,
+                                     (first_elem + done) * stored_bytes,
+                                     now * stored_bytes, piece));
+        before = count_non_finite(piece, stored, now);
+        convert(piece, stored, target, dtype, now);
+        counts->non_finite += before;
+        counts->overflowed += count_non_finite(target, dtype, now) - before;
+        done += now;
+    }
+    return ZO_OK;
+}
+
 enum zo_status zo_tensor_source_read_as(const struct zo_tensor_source *source,
                                         size_t index, uint64_t first_elem,
                                         uint64_t elem_count,
@@ -265,7 +332,7 @@ enum zo_status zo_tensor_source_read_as(const struct zo_tensor_source *source,
     const struct zo_tensor_info *info = zo_tensor_source_info(source, index);
     struct zo_value_counts counts = {0};
     enum zo_dtype stored = ZO_F32;
-    float piece[PIECE_ELEMS];
+    const size_t elems = (size_t)elem_count;
     size_t stored_bytes;
 
     if (!zo_element_dtype(info->element, &stored)) {
@@ -277,24 +344,14 @@ enum zo_status zo_tensor_source_read_as(const struct zo_tensor_source *source,
     stored_bytes = zo_dtype_bytes(stored);
     if (stored == dtype) {
         ZO_TRY(zo_tensor_source_read(source, index, first_elem * stored_bytes,
-                                     (size_t)elem_count * stored_bytes,
-                                     buffer));
-        counts.non_finite = count_non_finite(buffer, dtype, (size_t)elem_count);
-    }
-    for (uint64_t done = 0; stored != dtype && done < elem_count;) {
-        const uint64_t rest = elem_count - done;
-        const size_t now = rest < PIECE_ELEMS ? (size_t)rest : PIECE_ELEMS;
-        char *target = (char *)buffer + done * zo_dtype_bytes(dtype);
-        uint64_t before;
-
-        ZO_TRY(zo_tensor_source_read(source, index,
-                                     (first_elem + done) * stored_bytes,
-                                     now * stored_bytes, piece));
-        before = count_non_finite(piece, stored, now);
-        convert(piece, stored, target, dtype, now);
-        counts.non_finite += before;
-        counts.overflowed += count_non_finite(target, dtype, now) - before;
-        done += now;
+                                     elems * stored_bytes, buffer));
+        counts.non_finite = count_non_finite(buffer, dtype, elems);
+    } else if (dtype == ZO_F32) {
+        ZO_TRY(read_widened(source, index, first_elem, elems, stored, buffer,
+                            &counts));
+    } else {
+        ZO_TRY(read_converted(source, index, first_elem, elems, stored, dtype,
+                              buffer, &counts));
     }
     if (counts_inout != NULL) {
         counts_inout->non_finite += counts.non_finite;

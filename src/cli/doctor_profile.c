@@ -2,16 +2,15 @@
  * The machine profile: what planning needs to know of a machine, as JSON.
  * It holds no names of hosts, users or folders, so that it can be shared.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "src/base/clock.h"
 #include "src/base/jsonl.h"
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
 #include "src/cli/doctor.h"
+#include "src/train/profile_file.h"
 
 #define FORMAT       1
 #define BUFFER_BYTES 16384
@@ -103,8 +102,9 @@ static void put_gpu(struct zo_jsonl *json, const struct zo_doctor *doctor,
     zo_jsonl_object_end(json);
 }
 
-enum zo_status zo_doctor_print_profile(FILE *file, int fd, const char *name,
-                                       const struct zo_doctor *doctor)
+static enum zo_status print_profile(FILE *file, int fd, const char *name,
+                                    const struct zo_doctor *doctor,
+                                    const char *older)
 {
     const struct zo_device_platform *platform = &doctor->platform;
     char buffer[BUFFER_BYTES], date[ZO_CLOCK_ISO_BYTES];
@@ -137,27 +137,16 @@ enum zo_status zo_doctor_print_profile(FILE *file, int fd, const char *name,
     zo_jsonl_array_end(&json);
     put_rate(&json, "h2d_bytes_per_second_all", doctor->bus.to_devices);
     put_rate(&json, "d2h_bytes_per_second_all", doctor->bus.from_devices);
+    if (older != NULL) { /* plan has measured them */
+        ZO_TRY(zo_profile_file_keep_rates(older, &json));
+    }
     return zo_jsonl_end(&json);
 }
 
-/* Makes the folders of a path that are not there. */
-static enum zo_status make_folders(const char *path)
+enum zo_status zo_doctor_print_profile(FILE *file, int fd, const char *name,
+                                       const struct zo_doctor *doctor)
 {
-    char *folder = NULL;
-    enum zo_status status = ZO_OK;
-
-    ZO_TRY(zo_strndup(path, strlen(path), &folder));
-    for (char *at = strchr(folder + (folder[0] == '/'), '/');
-         at != NULL && status == ZO_OK; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-            status = ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot make %s: %s",
-                                    folder, strerror(errno));
-        }
-        *at = '/';
-    }
-    zo_free(folder);
-    return status;
+    return print_profile(file, fd, name, doctor, NULL);
 }
 
 enum zo_status zo_doctor_write_profile(const char *path,
@@ -169,12 +158,11 @@ enum zo_status zo_doctor_write_profile(const char *path,
     enum zo_status status;
     char *fresh = NULL;
 
-    ZO_TRY(make_folders(path));
+    ZO_TRY(zo_profile_make_folders(path));
     ZO_TRY(zo_alloc(bytes, 1, "a path", &fresh));
     (void)snprintf(fresh, bytes, "%s%s", path, ending);
     ZO_TRY_GOTO(free_fresh, zo_disk_create(fresh, &file));
-    ZO_TRY_GOTO(close_file,
-                zo_doctor_print_profile(NULL, file.fd, path, doctor));
+    ZO_TRY_GOTO(close_file, print_profile(NULL, file.fd, path, doctor, path));
     ZO_TRY_GOTO(close_file, zo_disk_finish(&file));
     ZO_TRY_GOTO(close_file, zo_disk_rename(fresh, path));
 

@@ -18,9 +18,12 @@ libzo_a_SOURCES += \
 	src/cli/inspect.c \
 	src/cli/inspect.h \
 	src/cli/inspect_model.c \
+	src/cli/machine.c \
 	src/cli/plan.c \
 	src/cli/print.c \
 	src/cli/print_plan.c \
+	src/cli/print_time.c \
+	src/cli/print_time.h \
 	src/cli/setup.c \
 	src/cli/setup.h \
 	src/cli/signals.c \
@@ -36,4 +39,5 @@ check_PROGRAMS += \
 dist_check_SCRIPTS += \
 	tests/main_job.sh \
 	tests/doctor.sh \
+	tests/plan_time.sh \
 	tests/test_cli.sh

@@ -1,31 +1,66 @@
 /*
- * zero-offload plan: what a run would take of every tier.
+ * zero-offload plan: what a run would take of every tier, and how long.
  *
  * Exit code 0 when it fits, 3 when it does not; the plan is printed in both
  * cases.
  */
 #include "src/cli/cli.h"
+#include "src/cli/print_time.h"
 #include "src/cli/setup.h"
+
+/* A prediction that cannot be made is told; the plan stands without it. */
+static enum zo_status predict(struct zo_cli *cli, const struct zo_setup *setup,
+                              const struct zo_trainer *trainer,
+                              struct zo_cli_time *time, bool *found_out)
+{
+    const enum zo_status status =
+        zo_cli_time(setup, trainer, true, time, found_out);
+
+    return status == ZO_OK || status == ZO_E_USAGE || status == ZO_E_NOMEM
+               ? status
+               : zo_note_add(&cli->notes, ZO_NOTE_WARN,
+                             "the time of a step is not predicted: %s",
+                             zo_err_last()->text);
+}
+
+static enum zo_status print(struct zo_cli *cli, const struct zo_setup *setup,
+                            const struct zo_trainer *trainer, bool fits)
+{
+    struct zo_cli_time time;
+    bool found = false;
+    enum zo_status status = ZO_OK;
+
+    if (fits) {
+        ZO_TRY(predict(cli, setup, trainer, &time, &found));
+    }
+    zo_cli_print_notes(cli);
+    if (setup->options->json) {
+        status = zo_cli_print_plan_json(cli->out, setup, trainer,
+                                        found ? &time : NULL);
+    } else {
+        zo_cli_print_plan(cli->out, setup, trainer);
+        if (found) {
+            zo_cli_print_time(cli->out, &time);
+        }
+        (void)fprintf(cli->out, fits ? "it fits\n" : "it does not fit\n");
+    }
+    if (found) {
+        zo_cli_time_fini(&time);
+    }
+    return status;
+}
 
 static enum zo_status plan(struct zo_cli *cli, struct zo_setup *setup)
 {
-    const struct zo_options *options = setup->options;
     struct zo_trainer *trainer = NULL;
     enum zo_status status, printed = ZO_OK;
 
-    ZO_TRY(zo_setup_open(options, &cli->notes, setup));
+    ZO_TRY(zo_setup_open(setup->options, &cli->notes, setup));
     status = zo_setup_trainer(setup, false, &trainer);
     if (trainer != NULL) {
         const struct zo_err failure = *zo_err_last();
 
-        zo_cli_print_notes(cli);
-        if (options->json) {
-            printed = zo_cli_print_plan_json(cli->out, setup, trainer);
-        } else {
-            zo_cli_print_plan(cli->out, setup, trainer);
-            (void)fprintf(cli->out,
-                          status == ZO_OK ? "it fits\n" : "it does not fit\n");
-        }
+        printed = print(cli, setup, trainer, status == ZO_OK);
         if (status != ZO_OK) {
             status = zo_err_adopt(&failure);
         }

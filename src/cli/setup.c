@@ -8,6 +8,7 @@
 
 #include "src/base/arith.h"
 #include "src/base/memory.h"
+#include "src/base/system.h"
 #include "src/cli/inputs.h"
 
 #define PLAN_ROW_TOKENS    512 /* of plan, when nothing says how long */
@@ -15,59 +16,44 @@
 #define TOKEN_MULTIPLE     64
 #define GPU_RESERVE_BYTES  ((uint64_t)512 << 20)
 #define HOST_RESERVE_BYTES ((uint64_t)2 << 30)
-#define CGROUP_LIMIT_PATH  "/sys/fs/cgroup/memory.max"
 
 /* ---- budgets ------------------------------------------------------------- */
-
-/* A number of bytes in the first line of a file; UINT64_MAX without one. */
-static uint64_t limit_in(const char *path)
-{
-    FILE *file = fopen(path, "re");
-    unsigned long long bytes = 0;
-    const bool found = file != NULL && fscanf(file, "%llu", &bytes) == 1;
-
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return found ? bytes : UINT64_MAX;
-}
-
-/* MemAvailable; UINT64_MAX where the system does not say. */
-static uint64_t available_bytes(void)
-{
-    FILE *file = fopen("/proc/meminfo", "re");
-    unsigned long long kib = 0;
-    uint64_t bytes = UINT64_MAX;
-    char line[128];
-
-    if (file == NULL) {
-        return bytes;
-    }
-    while (fgets(line, sizeof(line), file) != NULL) {
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) {
-            bytes = kib * 1024;
-        }
-    }
-    (void)fclose(file);
-    return bytes;
-}
 
 static uint64_t less(uint64_t bytes, uint64_t reserve)
 {
     return bytes > reserve ? bytes - reserve : 1;
 }
 
+/*
+ * What was free before this process opened the device, less the reserve: the
+ * plan counts what the context and the libraries have taken of it since.
+ */
+static enum zo_status free_bytes(const struct zo_machine *machine, int device,
+                                 uint64_t *bytes_out)
+{
+    uint64_t bytes = 0;
+
+    ZO_TRY(
+        machine->device_ops->mem_free_bytes(machine->devices[device], &bytes));
+    bytes +=
+        machine->device_ops->info(machine->devices[device])->context_bytes +
+        machine->kernel_ops->own_device_bytes(machine->kernels[device]);
+    *bytes_out = less(bytes, GPU_RESERVE_BYTES);
+    return ZO_OK;
+}
+
 static enum zo_status set_budgets(struct zo_setup *setup)
 {
     const struct zo_options *options = setup->options;
     const struct zo_machine *machine = &setup->devices.machine;
-    const uint64_t limit = limit_in(CGROUP_LIMIT_PATH);
-    const uint64_t available = available_bytes();
-    const uint64_t host = limit < available ? limit : available;
+    struct zo_system system;
+    uint64_t host;
 
+    zo_system_read("", &system);
+    host = zo_system_room(&system);
     setup->gpu_memory_bytes = options->gpu_memory_bytes;
     setup->host_memory_bytes = options->host_memory_bytes;
-    if (setup->host_memory_bytes == 0 && host != UINT64_MAX) {
+    if (setup->host_memory_bytes == 0 && host != ZO_SYSTEM_NO_LIMIT) {
         setup->host_memory_bytes = less(host, HOST_RESERVE_BYTES);
     }
     if (setup->gpu_memory_bytes == 0 &&
@@ -75,9 +61,7 @@ static enum zo_status set_budgets(struct zo_setup *setup)
         for (int d = 0; d < machine->device_count; d++) {
             uint64_t bytes = 0;
 
-            ZO_TRY(machine->device_ops->mem_free_bytes(machine->devices[d],
-                                                       &bytes));
-            bytes = less(bytes, GPU_RESERVE_BYTES);
+            ZO_TRY(free_bytes(machine, d, &bytes));
             if (d == 0 || bytes < setup->gpu_memory_bytes) {
                 setup->gpu_memory_bytes = bytes;
             }
@@ -122,8 +106,6 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
     } missing[] = {
         {ZO_OPTION_RESUME, "saves no training state, only the model"},
         {ZO_OPTION_RESUME_FROM, "saves no training state, only the model"},
-        {ZO_OPTION_TRACE, "writes no traces"},
-        {ZO_OPTION_TRACE_STEPS, "writes no traces"},
         {ZO_OPTION_WATCH, "has no live view"},
         {ZO_OPTION_NVME, "does not spill to NVMe"},
         {ZO_OPTION_WRITE, "writes no DeepSpeed JSON"},
@@ -466,6 +448,8 @@ enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
         .batches = setup->batches,
         .eval_batches = setup->eval_batches,
         .evaluates_only = setup->options->command == ZO_COMMAND_EVAL,
+        .records_times = true,
+        .trace = setup->trace,
         .bounds = setup->bounds,
         .positions_max = setup->positions_max,
         .first_step = 1,

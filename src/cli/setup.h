@@ -30,6 +30,7 @@ struct zo_setup {
     int64_t positions_max;
     int64_t steps_per_epoch, total_steps;
     uint64_t gpu_memory_bytes, host_memory_bytes; /* budgets */
+    struct zo_trace *trace; /* borrowed by the trainer; set by train; or NULL */
 };
 
 /*
@@ -52,9 +53,11 @@ enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
 /* The plan as a table for people, or with `json` as one JSON object. */
 void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer);
+struct zo_cli_time; /* print_time.h; NULL: not predicted */
 enum zo_status
 zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
-                       const struct zo_trainer *trainer) ZO_MUST_CHECK;
+                       const struct zo_trainer *trainer,
+                       const struct zo_cli_time *time) ZO_MUST_CHECK;
 
 ZO_C_END
 

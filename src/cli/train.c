@@ -7,9 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/arith.h"
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
 #include "src/cli/cli.h"
+#include "src/cli/print_time.h"
 #include "src/cli/setup.h"
 #include "src/cli/signals.h"
 #include "src/train/progress.h"
@@ -21,7 +23,8 @@ struct run {
     struct zo_trainer *trainer;
     struct zo_model_dir *dir;
     struct zo_metrics *metrics;
-    struct zo_err metrics_failure; /* the first; status ZO_OK: none */
+    struct zo_trace *trace;
+    struct zo_err file_failure; /* the first; status ZO_OK: none */
     struct zo_progress progress;
     char *model_path, *best_path, *metrics_path; /* owned; in --output */
     const char *source_path, *tokenizer_path;    /* borrowed; or NULL */
@@ -115,6 +118,50 @@ static enum zo_status find_files(struct run *run)
     return zo_model_config_json(&config, &run->config_json);
 }
 
+/*
+ * The steps that --trace is for.  Those that the user names must be of the
+ * run; without a name a run that is too short for them shows its last.
+ */
+static enum zo_status find_trace_steps(const struct run *run,
+                                       struct zo_trace_options *trace)
+{
+    const struct zo_options *options = run->setup.options;
+    const int64_t steps = run->setup.total_steps;
+
+    *trace = (struct zo_trace_options){
+        .path = options->trace,
+        .first_step = options->trace_first,
+        .last_step = options->trace_last,
+    };
+    if (zo_option_given(options, ZO_OPTION_TRACE_STEPS) &&
+        trace->last_step > steps) {
+        return ZO_FAIL(ZO_E_USAGE,
+                       "--trace-steps %" PRId64 "-%" PRId64
+                       ": the run has %" PRId64 " step%s",
+                       trace->first_step, trace->last_step, steps,
+                       steps == 1 ? "" : "s");
+    }
+    trace->last_step = zo_min_i64(trace->last_step, steps);
+    trace->first_step = zo_min_i64(trace->first_step, steps);
+    return ZO_OK;
+}
+
+static enum zo_status open_trace(struct run *run)
+{
+    struct zo_trace_options trace;
+
+    if (run->setup.options->trace == NULL) {
+        return ZO_OK;
+    }
+    ZO_TRY(find_trace_steps(run, &trace));
+    if (run->setup.options->dry_run) {
+        return ZO_OK;
+    }
+    ZO_TRY(zo_trace_open(&trace, &run->trace));
+    run->setup.trace = run->trace;
+    return ZO_OK;
+}
+
 /* Everything that can be refused is, before memory is taken. */
 static enum zo_status prepare(struct run *run)
 {
@@ -131,12 +178,16 @@ static enum zo_status prepare(struct run *run)
     if (!options->dry_run) {
         ZO_TRY(make_output(run));
     }
+    ZO_TRY(open_trace(run));
     ZO_TRY(zo_run_config_describe(&run->setup.config, &cli->notes));
     zo_cli_print_notes(cli);
     status = zo_setup_trainer(&run->setup, false, &run->trainer);
     if (run->trainer != NULL) {
         zo_cli_print_plan(status == ZO_OK ? cli->out : cli->err, &run->setup,
                           run->trainer);
+        if (status == ZO_OK) {
+            status = zo_cli_tell_time(cli, &run->setup, run->trainer);
+        }
     }
     return status;
 }
@@ -175,20 +226,22 @@ static enum zo_status write_model(struct run *run, const char *path)
 }
 
 /*
- * A metrics line that could not be written is no reason to lose the training:
- * it is told once, the run goes on and writes its model, and then fails.
+ * Metrics or a trace that could not be written are no reason to lose the
+ * training: it is told once, the run goes on and writes its model, and then
+ * fails.
  */
-static enum zo_status keep_going(struct run *run, enum zo_status status)
+static enum zo_status keep_going(struct run *run, const char *what,
+                                 enum zo_status status)
 {
-    if (status == ZO_OK || run->metrics_failure.status != ZO_OK) {
+    if (status == ZO_OK || run->file_failure.status != ZO_OK) {
         return ZO_OK;
     }
-    run->metrics_failure = *zo_err_last();
+    run->file_failure = *zo_err_last();
     zo_progress_break(&run->progress);
-    return zo_note_add(&run->cli->notes, ZO_NOTE_WARN,
-                       "%s; the run goes on without metrics, and ends with "
-                       "exit code 1",
-                       run->metrics_failure.text);
+    return zo_note_add(
+        &run->cli->notes, ZO_NOTE_WARN,
+        "%s; the run goes on without %s, and ends with exit code 1",
+        run->file_failure.text, what);
 }
 
 static enum zo_status on_step(void *context,
@@ -197,7 +250,10 @@ static enum zo_status on_step(void *context,
     struct run *run = context;
 
     zo_progress_step(&run->progress, metrics);
-    return keep_going(run, zo_metrics_step(run->metrics, metrics));
+    ZO_TRY(keep_going(run, "metrics", zo_metrics_step(run->metrics, metrics)));
+    return run->trace == NULL
+               ? ZO_OK
+               : keep_going(run, "the trace", zo_trace_write(run->trace));
 }
 
 static enum zo_status on_eval(void *context,
@@ -206,7 +262,7 @@ static enum zo_status on_eval(void *context,
     struct run *run = context;
 
     zo_progress_eval(&run->progress, metrics);
-    ZO_TRY(keep_going(run, zo_metrics_eval(run->metrics, metrics)));
+    ZO_TRY(keep_going(run, "metrics", zo_metrics_eval(run->metrics, metrics)));
     if (run->setup.options->keep_best && metrics->is_best) {
         ZO_TRY(write_model(run, run->best_path));
     }
@@ -308,9 +364,8 @@ static enum zo_status run_steps(struct run *run)
     }
     ZO_TRY(write_model(run, run->model_path));
     (void)fprintf(run->cli->out, "the model is in %s\n", run->model_path);
-    return run->metrics_failure.status == ZO_OK
-               ? ZO_OK
-               : zo_err_adopt(&run->metrics_failure);
+    return run->file_failure.status == ZO_OK ? ZO_OK
+                                             : zo_err_adopt(&run->file_failure);
 }
 
 static enum zo_status train(struct run *run)
@@ -334,6 +389,7 @@ enum zo_status zo_cli_train(struct zo_cli *cli,
     const enum zo_status status = train(&run);
 
     zo_metrics_close(run.metrics);
+    zo_trace_close(run.trace); /* reads the trainer's lists */
     zo_trainer_close(run.trainer);
     zo_model_dir_close(run.dir);
     zo_setup_close(&run.setup);

@@ -47,6 +47,9 @@ struct zo_device_info {
     uint64_t peer_mask;      /* bit i: copies to device i without the host */
     const char *bus_id;      /* borrowed: "0000:1b:00.0"; "" on no bus */
     int capability;          /* cuda: 90 is 9.0; else 0 */
+    /* Device memory that opening took, for itself; 0: none, or unknown, also
+     * when this process had opened the device before. */
+    uint64_t context_bytes;
 };
 
 /* What a kind of device asks of the machine, whether or not there is one. */
@@ -89,7 +92,8 @@ struct zo_device_ops {
     enum zo_status (*mem_free_bytes)(struct zo_device *device,
                                      uint64_t *bytes_out);
     /* Caller owns *memory_out and returns it to mem_free of the same device.
-     * `name` is for the message of a failure: "weights". */
+     * `name` is for the message of a failure: "weights".  ZO_E_LOCK: there
+     * is memory, but the system refuses to lock it. */
     enum zo_status (*mem_alloc)(struct zo_device *device, enum zo_mem_kind kind,
                                 const char *name, size_t size_bytes,
                                 void **memory_out);
@@ -128,9 +132,21 @@ struct zo_device_ops {
     /* True in *done_out when the latest record has been passed. */
     enum zo_status (*event_query)(struct zo_event *event, bool *done_out);
     enum zo_status (*event_sync)(struct zo_event *event); /* blocks */
+
+    /* An event that takes the time when it is passed; else as any other.  It
+     * is closed only when its records have been passed. */
+    enum zo_status (*event_open_timed)(struct zo_device *device,
+                                       struct zo_event **event_out);
+    /* When the latest record was passed, on the clock of zo_clock_ns().  Of a
+     * timed event whose record has been passed: ZO_E_ARG, or ZO_E_DEVICE on
+     * cuda, otherwise.  host: exact.  cuda: 1 us between events of a second;
+     * against the host's clock the time of a call, some 20 us, which also is
+     * how far times may jump once a second. */
+    enum zo_status (*event_time_ns)(struct zo_event *event,
+                                    int64_t *time_ns_out);
 };
 
-#define ZO_DEVICE_ABI 3u
+#define ZO_DEVICE_ABI 4u
 
 extern const struct zo_device_ops zo_device_host;
 extern const struct zo_device_ops zo_device_cuda; /* a stub without CUDA */

@@ -10,22 +10,26 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "src/base/arith.h"
+#include "src/base/clock.h"
 #include "src/base/memory.h"
+#include "src/base/system.h"
 #include "src/base/text.h"
 #include "src/device/driver_cuda.h"
+#include "src/device/nvml_cuda.h"
 #include "src/device/stream_cuda.h"
 
-#define ALIGN_BYTES     256     /* what cudaMalloc promises */
-#define HUGE_PAGE_BYTES 2097152 /* of x86-64, and of arm64 with 4 KiB pages */
-#define TOUCH_BYTES     8388608 /* of one index of the touching loop */
-#define NAME_BYTES      24
-#define GIB_BYTES       16
-#define BUS_ID_BYTES    16
-#define PEERS_MAX       64 /* bits of peer_mask */
+#define ALIGN_BYTES    256     /* what cudaMalloc promises */
+#define TOUCH_BYTES    8388608 /* of one index of the touching loop */
+#define NAME_BYTES     24
+#define GIB_BYTES      16
+#define BUS_ID_BYTES   16
+#define PEERS_MAX      64         /* bits of peer_mask */
+#define ANCHOR_LIFE_NS 1000000000 /* two clocks drift some us a second */
+#define ANCHOR_NEAR_NS 50000      /* as well as two clocks need to be set */
+#define ANCHOR_TRIES   4
 
 struct zo_device {
     struct zo_device_info info;
@@ -35,6 +39,10 @@ struct zo_device {
     char name[NAME_BYTES];
     char description[256];
     char bus_id[BUS_ID_BYTES];
+    /* Of timed events: a point on both clocks.  NULL: there are none yet. */
+    cudaStream_t anchor_stream;
+    cudaEvent_t anchor;
+    int64_t anchor_ns;
 };
 
 struct zo_stream {
@@ -182,11 +190,6 @@ static void describe(struct zo_device *device,
 {
     (void)snprintf(device->description, sizeof(device->description), "%s",
                    prop->name);
-    if (cudaDeviceGetPCIBusId(device->bus_id, (int)sizeof(device->bus_id),
-                              device->index) != cudaSuccess) {
-        (void)cudaGetLastError();
-        device->bus_id[0] = '\0';
-    }
     device->info = (struct zo_device_info){
         .name = device->name,
         .description = device->description,
@@ -207,10 +210,35 @@ static enum zo_status start(struct zo_device *device, int count)
              cudaInitDevice(device->index, cudaDeviceScheduleBlockingSync,
                             cudaInitDeviceFlagsAreValid));
     CUDA_TRY(device->name, "starting the device", cudaSetDevice(device->index));
+    CUDA_TRY(device->name, "starting the device", cudaFree(NULL));
     CUDA_TRY(device->name, "reading its properties",
              cudaGetDeviceProperties(&prop, device->index));
     describe(device, &prop, open_peers(device, count));
     return ZO_OK;
+}
+
+/* Starts, and takes what the driver has less of behind it. */
+static enum zo_status start_measured(struct zo_device *device, int count)
+{
+    struct zo_nvml nvml;
+    uint64_t before = 0, after = 0;
+    enum zo_status status;
+    bool is_known;
+
+    if (cudaDeviceGetPCIBusId(device->bus_id, (int)sizeof(device->bus_id),
+                              device->index) != cudaSuccess) {
+        (void)cudaGetLastError();
+        device->bus_id[0] = '\0';
+    }
+    zo_nvml_open(&nvml, device->bus_id);
+    is_known = zo_nvml_free_bytes(&nvml, &before);
+    status = start(device, count);
+    if (status == ZO_OK && is_known && zo_nvml_free_bytes(&nvml, &after) &&
+        after < before) {
+        device->info.context_bytes = before - after;
+    }
+    zo_nvml_close(&nvml);
+    return status;
 }
 
 static enum zo_status cuda_open(int index,
@@ -230,7 +258,7 @@ static enum zo_status cuda_open(int index,
     device->index = index;
     device->pool = options != NULL ? options->pool : NULL;
     (void)snprintf(device->name, sizeof(device->name), "cuda:%d", index);
-    status = start(device, count);
+    status = start_measured(device, count);
     if (status != ZO_OK) {
         zo_free(device);
         return status;
@@ -242,6 +270,12 @@ static enum zo_status cuda_open(int index,
 /* The context stays: libraries of this process may still hold parts of it. */
 static void cuda_close(struct zo_device *device)
 {
+    if (device != NULL && device->anchor_stream != NULL) {
+        (void)cudaSetDevice(device->index);
+        (void)cudaEventDestroy(device->anchor);
+        (void)cudaStreamDestroy(device->anchor_stream);
+        (void)cudaGetLastError();
+    }
     zo_free(device);
 }
 
@@ -336,29 +370,29 @@ static void touch_pages(struct zo_pool *pool, char *memory, size_t size_bytes)
     }
 }
 
-/* size_bytes of fresh pages that begin where a huge page can begin. */
-static enum zo_status map_pages(const char *name, size_t size_bytes,
-                                char **memory_out)
+/* Names the limits that can be the cause. */
+static enum zo_status fail_lock(const struct zo_device *device,
+                                const char *name, size_t size_bytes,
+                                cudaError_t error)
 {
-    const size_t slack =
-        size_bytes >= HUGE_PAGE_BYTES ? (size_t)HUGE_PAGE_BYTES : 0;
-    char *memory = NULL;
-    size_t head = 0;
+    char wanted[GIB_BYTES], held[GIB_BYTES], lock[GIB_BYTES], room[GIB_BYTES];
+    struct zo_system system;
 
-    ZO_TRY(zo_pages_alloc(size_bytes + slack, name, &memory));
-    if (slack > 0) {
-        head = zo_round_up((uintptr_t)memory, slack) - (uintptr_t)memory;
-        if (head > 0) {
-            zo_pages_free(memory, head);
-        }
-        if (slack - head > 0) {
-            zo_pages_free(memory + head + size_bytes, slack - head);
-        }
-        /* Advice: without huge pages it works, only slower. */
-        (void)madvise(memory + head, size_bytes, MADV_HUGEPAGE);
-    }
-    *memory_out = memory + head;
-    return ZO_OK;
+    zo_system_read("", &system);
+    return ZO_FAIL_NATIVE(
+        ZO_E_LOCK, (int)error,
+        "%s: cannot lock host memory for %s: %zu bytes (%s) wanted, %s locked "
+        "before: %s; RLIMIT_MEMLOCK (ulimit -l) is %s%s, the control group "
+        "and MemAvailable leave %s",
+        device->name, name, size_bytes,
+        zo_text_gib(wanted, sizeof(wanted), size_bytes),
+        zo_text_gib(held, sizeof(held), device->allocated_bytes[ZO_MEM_PINNED]),
+        cudaGetErrorString(error),
+        system.lock_limit_bytes == ZO_SYSTEM_NO_LIMIT
+            ? "unlimited"
+            : zo_text_gib(lock, sizeof(lock), system.lock_limit_bytes),
+        system.is_lock_privileged ? " (CAP_IPC_LOCK: it does not bind)" : "",
+        zo_text_gib(room, sizeof(room), zo_system_room(&system)));
 }
 
 static enum zo_status pinned_alloc(struct zo_device *device, const char *name,
@@ -369,23 +403,13 @@ static enum zo_status pinned_alloc(struct zo_device *device, const char *name,
     cudaError_t error;
 
     ZO_TRY(use_device(device));
-    ZO_TRY(map_pages(name, mapped_bytes, &memory));
+    ZO_TRY(zo_huge_alloc(mapped_bytes, name, &memory));
     touch_pages(device->pool, memory, mapped_bytes);
     error = cudaHostRegister(memory, mapped_bytes, cudaHostRegisterPortable);
     if (error != cudaSuccess) {
-        char wanted[GIB_BYTES], held[GIB_BYTES];
-
         (void)cudaGetLastError();
         zo_pages_free(memory, mapped_bytes);
-        return ZO_FAIL_NATIVE(
-            ZO_E_NOMEM, (int)error,
-            "%s: cannot lock host memory for %s: %zu bytes (%s) wanted, %s "
-            "locked before: %s",
-            device->name, name, size_bytes,
-            zo_text_gib(wanted, sizeof(wanted), size_bytes),
-            zo_text_gib(held, sizeof(held),
-                        device->allocated_bytes[ZO_MEM_PINNED]),
-            cudaGetErrorString(error));
+        return fail_lock(device, name, size_bytes, error);
     }
     *memory_out = memory;
     return ZO_OK;
@@ -515,8 +539,8 @@ static enum zo_status cuda_fill(struct zo_stream *stream, void *target,
     return ZO_OK;
 }
 
-static enum zo_status cuda_event_open(struct zo_device *device,
-                                      struct zo_event **event_out)
+static enum zo_status open_event(struct zo_device *device, unsigned int flags,
+                                 struct zo_event **event_out)
 {
     struct zo_event *event = NULL;
     cudaEvent_t native = NULL;
@@ -524,8 +548,7 @@ static enum zo_status cuda_event_open(struct zo_device *device,
     ZO_TRY(use_device(device));
     ZO_TRY(zo_alloc(1, sizeof(*event), "an event record", &event));
 
-    const cudaError_t error = cudaEventCreateWithFlags(
-        &native, cudaEventDisableTiming | cudaEventBlockingSync);
+    const cudaError_t error = cudaEventCreateWithFlags(&native, flags);
     if (error != cudaSuccess) {
         zo_free(event);
         CUDA_TRY(device->name, "opening an event", error);
@@ -534,6 +557,13 @@ static enum zo_status cuda_event_open(struct zo_device *device,
     event->native = native;
     *event_out = event;
     return ZO_OK;
+}
+
+static enum zo_status cuda_event_open(struct zo_device *device,
+                                      struct zo_event **event_out)
+{
+    return open_event(device, cudaEventDisableTiming | cudaEventBlockingSync,
+                      event_out);
 }
 
 static void cuda_event_close(struct zo_event *event)
@@ -587,6 +617,80 @@ static enum zo_status cuda_event_sync(struct zo_event *event)
     return ZO_OK;
 }
 
+/*
+ * Takes the time at which an idle stream passes an event: between the call
+ * that records it and the query that sees it passed.  A try that was held up
+ * is made again.
+ */
+static enum zo_status drop_anchor(struct zo_device *device)
+{
+    for (int i = 0; i < ANCHOR_TRIES; i++) {
+        const int64_t before_ns = zo_clock_ns();
+        cudaError_t error = cudaErrorNotReady;
+        int64_t width_ns;
+
+        CUDA_TRY(device->name, "reading its clock",
+                 cudaEventRecord(device->anchor, device->anchor_stream));
+        while (error == cudaErrorNotReady) {
+            error = cudaEventQuery(device->anchor);
+        }
+        CUDA_TRY(device->name, "reading its clock", error);
+        width_ns = zo_clock_ns() - before_ns;
+        device->anchor_ns = before_ns + width_ns / 2;
+        if (width_ns <= ANCHOR_NEAR_NS) {
+            break;
+        }
+    }
+    (void)cudaGetLastError(); /* that of a query is kept too */
+    return ZO_OK;
+}
+
+static enum zo_status open_anchor(struct zo_device *device)
+{
+    cudaStream_t stream = NULL;
+    cudaEvent_t event = NULL;
+    cudaError_t error;
+
+    ZO_TRY(use_device(device));
+    CUDA_TRY(device->name, "opening its clock",
+             cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    error = cudaEventCreateWithFlags(&event, cudaEventDefault);
+    if (error != cudaSuccess) {
+        (void)cudaStreamDestroy(stream);
+        CUDA_TRY(device->name, "opening its clock", error);
+    }
+    device->anchor_stream = stream;
+    device->anchor = event;
+    ZO_TRY(drop_anchor(device)); /* the first call of a stream is slow */
+    return drop_anchor(device);
+}
+
+static enum zo_status cuda_event_open_timed(struct zo_device *device,
+                                            struct zo_event **event_out)
+{
+    if (device->anchor_stream == NULL) {
+        ZO_TRY(open_anchor(device));
+    }
+    return open_event(device, cudaEventBlockingSync, event_out);
+}
+
+static enum zo_status cuda_event_time_ns(struct zo_event *event,
+                                         int64_t *time_ns_out)
+{
+    struct zo_device *device = event->device;
+    float elapsed_ms = 0.0f; /* below 0 for what was before the anchor */
+
+    ZO_TRY(use_device(device));
+    if (device->anchor_stream != NULL &&
+        zo_clock_ns() - device->anchor_ns > ANCHOR_LIFE_NS) {
+        ZO_TRY(drop_anchor(device));
+    }
+    CUDA_TRY(device->name, "the time of an event",
+             cudaEventElapsedTime(&elapsed_ms, device->anchor, event->native));
+    *time_ns_out = device->anchor_ns + (int64_t)((double)elapsed_ms * 1e6);
+    return ZO_OK;
+}
+
 const struct zo_device_ops zo_device_cuda = {
     .abi = ZO_DEVICE_ABI,
     .kind = "cuda",
@@ -610,4 +714,6 @@ const struct zo_device_ops zo_device_cuda = {
     .event_wait = cuda_event_wait,
     .event_query = cuda_event_query,
     .event_sync = cuda_event_sync,
+    .event_open_timed = cuda_event_open_timed,
+    .event_time_ns = cuda_event_time_ns,
 };

@@ -28,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/base/memory.h"
 #include "src/base/thread.h"
 #include "src/device/stream_host.h"
@@ -58,6 +59,7 @@ struct command {
     size_t size_bytes;
     int byte;
     struct point point;
+    struct zo_event *timed; /* of a mark: takes the time; or NULL */
     zo_host_fn fn;
     alignas(16) unsigned char args[ZO_HOST_ARGS_MAX];
 };
@@ -86,7 +88,11 @@ struct zo_stream {
 
 struct zo_event {
     struct zo_device *device;
-    struct point point; /* guarded by the device's lock */
+    bool is_timed;
+    /* Guarded by the device's lock. */
+    struct point point;
+    bool has_time; /* of the point */
+    int64_t time_ns;
 };
 
 struct zo_device {
@@ -212,6 +218,16 @@ static bool run_command(struct zo_stream *stream, const struct command *command,
     return true;
 }
 
+/* The point was passed; the lock is held. */
+static void take_time(struct zo_event *event, struct point point)
+{
+    if (event->point.stream == point.stream &&
+        event->point.number == point.number) {
+        event->time_ns = zo_clock_ns();
+        event->has_time = true;
+    }
+}
+
 static void *stream_run(void *argument)
 {
     struct zo_stream *stream = argument;
@@ -241,6 +257,9 @@ static void *stream_run(void *argument)
             set_failed(stream, number, &err);
         }
         stream->passed_number = number;
+        if (command->timed != NULL && !is_lost(stream, number)) {
+            take_time(command->timed, (struct point){stream, number});
+        }
         (void)pthread_cond_signal(&stream->not_full);
         if (command->kind == COMMAND_MARK) {
             (void)pthread_cond_broadcast(&stream->passed);
@@ -445,7 +464,10 @@ static void host_event_close(struct zo_event *event)
 static enum zo_status host_event_record(struct zo_stream *stream,
                                         struct zo_event *event)
 {
-    const struct command mark = {.kind = COMMAND_MARK};
+    const struct command mark = {
+        .kind = COMMAND_MARK,
+        .timed = event->is_timed ? event : NULL,
+    };
 
     if (event->device != stream->device) { /* as CUDA does */
         return ZO_FAIL(ZO_E_ARG, "an event of %s recorded on a stream of %s",
@@ -453,6 +475,7 @@ static enum zo_status host_event_record(struct zo_stream *stream,
     }
     device_lock(stream->device);
     event->point = (struct point){stream, submit_locked(stream, &mark)};
+    event->has_time = false;
     device_unlock(stream->device);
     return ZO_OK;
 }
@@ -500,6 +523,32 @@ static enum zo_status host_event_sync(struct zo_event *event)
     }
     device_unlock(event->device);
     return status;
+}
+
+static enum zo_status host_event_open_timed(struct zo_device *device,
+                                            struct zo_event **event_out)
+{
+    ZO_TRY(host_event_open(device, event_out));
+    (*event_out)->is_timed = true;
+    return ZO_OK;
+}
+
+static enum zo_status host_event_time_ns(struct zo_event *event,
+                                         int64_t *time_ns_out)
+{
+    bool has_time;
+
+    device_lock(event->device);
+    has_time = event->has_time;
+    if (has_time) {
+        *time_ns_out = event->time_ns;
+    }
+    device_unlock(event->device);
+    return has_time
+               ? ZO_OK
+               : ZO_FAIL(ZO_E_ARG, "%s: an event has no time: it %s",
+                         event->device->name,
+                         event->is_timed ? "was not passed" : "takes none");
 }
 
 /* ---- memory --------------------------------------------------------- */
@@ -674,4 +723,6 @@ const struct zo_device_ops zo_device_host = {
     .event_wait = host_event_wait,
     .event_query = host_event_query,
     .event_sync = host_event_sync,
+    .event_open_timed = host_event_open_timed,
+    .event_time_ns = host_event_time_ns,
 };

@@ -14,7 +14,9 @@ check_PROGRAMS += \
 if HAVE_CUDA
 libzo_a_SOURCES += \
 	src/device/device_cuda.c \
-	src/device/driver_cuda.h
+	src/device/driver_cuda.h \
+	src/device/nvml_cuda.c \
+	src/device/nvml_cuda.h
 else
 libzo_a_SOURCES += src/device/device_cuda_stub.c
 endif

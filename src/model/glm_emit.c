@@ -109,11 +109,30 @@ static enum zo_status floats(const struct scope *scope, const char *name,
                           (uint64_t)count * sizeof(float), id_out);
 }
 
+/*
+ * Of attention, with rows as long as any may be: of the scores the half up to
+ * the query's own position; two products forward, five backward.
+ */
+static double attention_flops(const struct scope *scope, zo_op_fn run)
+{
+    const double products = run == zo_glm_run_attention            ? 2.0
+                            : run == zo_glm_run_attention_backward ? 5.0
+                                                                   : 0.0;
+    const int64_t keys =
+        zo_min_i64(scope->tokens, scope->glm->options.positions_max);
+
+    return products * 2.0 * (double)scope->tokens * ((double)keys + 1.0) / 2.0 *
+           (double)scope->glm->head_total;
+}
+
 static enum zo_status emit_op(const struct scope *scope, const char *name,
                               zo_op_fn run, const int64_t args[4],
                               const struct zo_access *accesses, size_t count)
 {
-    struct zo_op op = {.name = name, .run = run, .context = scope->glm};
+    struct zo_op op = {.name = name,
+                       .run = run,
+                       .context = scope->glm,
+                       .attention_flops = attention_flops(scope, run)};
 
     for (int i = 0; args != NULL && i < 4; i++) {
         op.args[i] = args[i];

@@ -3,10 +3,12 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "src/base/arith.h"
 #include "src/base/memory.h"
 #include "src/base/random.h"
 
 #define INITIAL_DEVIATION 0.02 /* initializer_range of the official config */
+#define FILL_ELEMS        2048 /* at a time, on the stack */
 #define LAYER_PARAMETERS  7    /* with a bias of q, k and v */
 
 static void add(struct zo_parameters *list, enum zo_parameter_kind kind,
@@ -110,12 +112,12 @@ float zo_rotary_frequency(const struct zo_model_config *config, int64_t pair,
 }
 
 static double initial_value(const struct zo_parameter *parameter,
-                            const struct zo_model_config *config, uint64_t key,
-                            int64_t index, enum zo_dtype dtype)
+                            const struct zo_model_config *config, int64_t index,
+                            enum zo_dtype dtype)
 {
     switch (parameter->kind) {
-    case ZO_PARAMETER_WEIGHT:
-        return INITIAL_DEVIATION * zo_random_normal(key, (uint64_t)index);
+    case ZO_PARAMETER_WEIGHT: /* fill_weights() */
+        break;
     case ZO_PARAMETER_NORM:
         return 1.0;
     case ZO_PARAMETER_BIAS:
@@ -124,6 +126,23 @@ static double initial_value(const struct zo_parameter *parameter,
         return (double)zo_rotary_frequency(config, index, dtype);
     }
     return 0.0;
+}
+
+static void fill_weights(uint64_t key, int64_t first_elem, int64_t elem_count,
+                         enum zo_dtype dtype, void *target)
+{
+    double normals[FILL_ELEMS];
+
+    for (int64_t at = 0; at < elem_count; at += FILL_ELEMS) {
+        const int64_t count = zo_min_i64(FILL_ELEMS, elem_count - at);
+
+        zo_random_normals(key, (uint64_t)(first_elem + at), (size_t)count,
+                          normals);
+        for (int64_t i = 0; i < count; i++) {
+            zo_store(target, dtype, at + i,
+                     (float)(INITIAL_DEVIATION * normals[i]));
+        }
+    }
 }
 
 void zo_parameter_fill(const struct zo_parameter *parameter,
@@ -135,9 +154,13 @@ void zo_parameter_fill(const struct zo_parameter *parameter,
 
     ZO_ASSERT(first_elem >= 0 && elem_count >= 0 &&
               elem_count <= parameter->elems - first_elem);
+    if (parameter->kind == ZO_PARAMETER_WEIGHT) {
+        fill_weights(key, first_elem, elem_count, dtype, target);
+        return;
+    }
     for (int64_t i = 0; i < elem_count; i++) {
         const double value =
-            initial_value(parameter, config, key, first_elem + i, dtype);
+            initial_value(parameter, config, first_elem + i, dtype);
 
         zo_store(target, dtype, i, (float)value);
     }

@@ -46,6 +46,7 @@ struct zo_adamw_scalars zo_update_scalars(const struct zo_run_config *config,
         .epsilon = (float)optimizer->epsilon,
         .decay = (float)(lr * optimizer->weight_decay),
         .step_size = (float)(lr / bias1),
+        .step = (uint32_t)t,
     };
 }
 

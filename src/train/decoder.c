@@ -57,7 +57,8 @@ static enum zo_status open_all(struct zo_decoder *decoder)
         .half_angles = options->half_angles,
         .kernel_ops = options->devices->machine.kernel_ops,
     };
-    const struct zo_executor_options executor = {.cpu_workers = 1};
+    const struct zo_executor_options executor = {
+        .cpu_workers = 1, .pool = options->devices->pool};
 
     decoder->machine = options->devices->machine;
     decoder->machine.device_count = 1;

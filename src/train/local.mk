@@ -13,10 +13,16 @@ libzo_a_SOURCES += \
 	src/train/lr_schedule.h \
 	src/train/metrics.c \
 	src/train/metrics.h \
+	src/train/profile_file.c \
+	src/train/profile_file.h \
+	src/train/profile_measure.c \
+	src/train/profile_measure.h \
 	src/train/progress.c \
 	src/train/progress.h \
 	src/train/rates.c \
 	src/train/rates.h \
+	src/train/trace.c \
+	src/train/trace.h \
 	src/train/trainer.c \
 	src/train/trainer.h \
 	src/train/weights.c \
@@ -26,6 +32,8 @@ check_PROGRAMS += \
 	tests/test_loss_scaler \
 	tests/test_lr_schedule \
 	tests/test_metrics \
+	tests/test_profile_file \
+	tests/test_profile_measure \
 	tests/test_progress \
 	tests/test_vectors \
 	tests/test_vectors_adamw \
@@ -44,6 +52,7 @@ tiny_run = tests/tiny_run.c tests/tiny_run.h tests/model_fixtures.c \
 check_PROGRAMS += \
 	tests/test_devices \
 	tests/test_steady \
+	tests/test_trace \
 	tests/test_trainer \
 	tests/test_offload_bits \
 	tests/test_trainer_bits \
@@ -53,6 +62,7 @@ check_PROGRAMS += \
 	tests/test_trainer_numeric \
 	tests/test_weights
 tests_test_steady_SOURCES = tests/test_steady.c $(tiny_run)
+tests_test_trace_SOURCES = tests/test_trace.c $(tiny_run)
 tests_test_trainer_SOURCES = tests/test_trainer.c $(tiny_run)
 tests_test_offload_bits_SOURCES = tests/test_offload_bits.c $(tiny_run)
 tests_test_trainer_bits_SOURCES = tests/test_trainer_bits.c $(tiny_run)

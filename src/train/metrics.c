@@ -298,6 +298,46 @@ static void put_numbers(struct zo_jsonl *json,
     zo_jsonl_real(json, "tokens_per_second", zo_step_tokens_per_second(step));
 }
 
+/* How long an engine was busy, and how much of the step it was not.  A list
+ * may take longer than the time from the end of one step to the next. */
+static void put_engine(struct zo_jsonl *json, const char *busy_key,
+                       const char *idle_key, double busy_seconds,
+                       double step_seconds)
+{
+    zo_jsonl_real(json, busy_key, busy_seconds);
+    zo_jsonl_real(json, idle_key,
+                  busy_seconds > step_seconds ? 0.0
+                                              : step_seconds - busy_seconds);
+}
+
+/* Null for an engine that was not timed, or did nothing. */
+static double rate_gbps(uint64_t bytes, double seconds)
+{
+    return seconds > 0.0 ? (double)bytes / seconds / 1e9 : NAN;
+}
+
+static void put_engines(struct zo_jsonl *json,
+                        const struct zo_step_metrics *step)
+{
+    const double seconds = step->step_seconds;
+
+    put_engine(json, "compute_seconds", "compute_idle_seconds",
+               step->compute_seconds, seconds);
+    put_engine(json, "h2d_seconds", "h2d_idle_seconds", step->h2d_seconds,
+               seconds);
+    zo_jsonl_real(json, "h2d_gbps",
+                  rate_gbps(step->h2d_bytes, step->h2d_seconds));
+    put_engine(json, "d2h_seconds", "d2h_idle_seconds", step->d2h_seconds,
+               seconds);
+    zo_jsonl_real(json, "d2h_gbps",
+                  rate_gbps(step->d2h_bytes, step->d2h_seconds));
+    put_engine(json, "collective_seconds", "collective_idle_seconds",
+               step->collective_seconds, seconds);
+    put_engine(json, "cpu_seconds", "cpu_idle_seconds", step->cpu_seconds,
+               seconds);
+    zo_jsonl_real(json, "nvme_seconds", step->nvme_seconds);
+}
+
 static void put_machine(struct zo_jsonl *json,
                         const struct zo_step_metrics *step)
 {
@@ -312,12 +352,7 @@ static void put_machine(struct zo_jsonl *json,
     zo_jsonl_uint(json, "d2h_bytes", step->d2h_bytes);
     zo_jsonl_uint(json, "nvme_read_bytes", step->nvme_read_bytes);
     zo_jsonl_uint(json, "nvme_write_bytes", step->nvme_write_bytes);
-    zo_jsonl_real(json, "compute_seconds", step->compute_seconds);
-    zo_jsonl_real(json, "h2d_seconds", step->h2d_seconds);
-    zo_jsonl_real(json, "d2h_seconds", step->d2h_seconds);
-    zo_jsonl_real(json, "collective_seconds", step->collective_seconds);
-    zo_jsonl_real(json, "cpu_seconds", step->cpu_seconds);
-    zo_jsonl_real(json, "nvme_seconds", step->nvme_seconds);
+    put_engines(json, step);
 }
 
 static void step_line(struct zo_jsonl *json, const void *values,

@@ -68,7 +68,9 @@ struct zo_step_metrics {
     uint64_t h2d_bytes, d2h_bytes;
     uint64_t nvme_read_bytes, nvme_write_bytes;
 
-    /* How long each engine was busy. */
+    /* How long each engine was busy with the step's list; on several devices
+     * their average.  Derived: *_idle_seconds, what is left of the step, and
+     * h2d_gbps and d2h_gbps, GB/s of all devices while they copied. */
     double compute_seconds, h2d_seconds, d2h_seconds;
     double collective_seconds, cpu_seconds, nvme_seconds;
 };

@@ -25,6 +25,12 @@ struct started {
     struct zo_batches_step batch;
 };
 
+/* A list of a step that a trace may want, though it fails on its way. */
+struct under_way {
+    int64_t step; /* 0: none */
+    int64_t begin_ns;
+};
+
 struct zo_trainer {
     struct zo_trainer_options options;
     struct zo_glm *glm;
@@ -39,7 +45,7 @@ struct zo_trainer {
     int64_t last_done_ns;
     int64_t tokens_total;
     double best_loss;
-    struct zo_executor_counters counters; /* at the last step */
+    struct under_way under_way[2]; /* one a slot */
     uint64_t gpu_bytes[ZO_DEVICES_MAX];
 };
 
@@ -99,7 +105,15 @@ uint64_t zo_trainer_own_bytes(const struct zo_trainer *trainer, int device)
 {
     const struct zo_machine *machine = &trainer->options.devices->machine;
 
-    return machine->kernel_ops->own_device_bytes(machine->kernels[device]);
+    return machine->kernel_ops->own_device_bytes(machine->kernels[device]) +
+           zo_trainer_context_bytes(trainer, device);
+}
+
+uint64_t zo_trainer_context_bytes(const struct zo_trainer *trainer, int device)
+{
+    const struct zo_machine *machine = &trainer->options.devices->machine;
+
+    return machine->device_ops->info(machine->devices[device])->context_bytes;
 }
 
 /* The first budget that the plan passes. */
@@ -299,9 +313,13 @@ enum zo_status zo_trainer_start(struct zo_trainer *trainer)
         .is_serial = options->is_serial,
         .poisons = options->poisons,
         .times_ops = options->times_ops,
+        .records_times = options->records_times,
         .fail_at_op = options->fail_at_op,
+        .pool = options->devices->pool,
     };
     struct zo_control *control;
+
+    ZO_ASSERT(options->trace == NULL || options->records_times);
 
     ZO_TRY(zo_executor_open(&trainer->build.program, machine, &executor,
                             &trainer->executor));
@@ -311,6 +329,10 @@ enum zo_status zo_trainer_start(struct zo_trainer *trainer)
     for (int d = 0; d < machine->device_count; d++) {
         trainer->gpu_bytes[d] = machine->device_ops->mem_allocated(
             machine->devices[d], ZO_MEM_DEVICE);
+    }
+    if (options->trace != NULL) {
+        ZO_TRY(
+            zo_trace_start(options->trace, &trainer->build, trainer->executor));
     }
     return zo_glm_upload_tables(trainer->glm, trainer->executor);
 }
@@ -383,6 +405,7 @@ static enum zo_status start_step(struct zo_trainer *trainer, int64_t step)
                         trainer->build.options.micros, started.slot,
                         &started.batch));
     fill_record(trainer, started.slot, step, true);
+    trainer->under_way[started.slot] = (struct under_way){step, zo_clock_ns()};
     ZO_TRY(zo_executor_start(trainer->executor, trainer->build.step_schedule,
                              &started.ticket));
     trainer->last = started;
@@ -415,20 +438,29 @@ static uint64_t resident_bytes_peak(void)
                : 0;
 }
 
-static double busy_seconds(uint64_t before_ns, uint64_t after_ns)
+/* How long an engine was busy in a list; a stream engine, on the average of
+ * its devices. */
+static double busy_seconds(const struct zo_trainer *trainer,
+                           const struct zo_executor_counters *counters,
+                           enum zo_engine engine)
 {
-    return (double)(after_ns - before_ns) * 1e-9;
+    const bool is_shared = engine < ZO_ENGINE_COLLECTIVE;
+    const double lanes =
+        is_shared ? trainer->options.devices->machine.device_count : 1;
+
+    if (zo_engine_is_stream(engine) && !trainer->options.records_times) {
+        return NAN; /* null, not a made-up number */
+    }
+    return (double)counters->busy_ns[engine] * 1e-9 / lanes;
 }
 
-static void fill_traffic(struct zo_trainer *trainer,
+static void fill_traffic(struct zo_trainer *trainer, int slot,
                          struct zo_step_metrics *metrics)
 {
     const struct zo_machine *machine = &trainer->options.devices->machine;
-    const struct zo_executor_counters before = trainer->counters;
-    struct zo_executor_counters now;
+    struct zo_executor_counters list;
 
-    zo_executor_counters(trainer->executor, &now);
-    trainer->counters = now;
+    zo_executor_list_counters(trainer->executor, slot, &list);
     metrics->device_count = (size_t)machine->device_count;
     metrics->gpu_bytes = trainer->gpu_bytes;
     metrics->gpu_bytes_peak = trainer->gpu_bytes; /* nothing grows */
@@ -436,14 +468,51 @@ static void fill_traffic(struct zo_trainer *trainer,
     metrics->host_bytes_peak = resident_bytes_peak();
     metrics->pinned_bytes =
         machine->device_ops->mem_allocated(machine->devices[0], ZO_MEM_PINNED);
-    metrics->h2d_bytes = now.bytes[ZO_ENGINE_H2D] - before.bytes[ZO_ENGINE_H2D];
-    metrics->d2h_bytes = now.bytes[ZO_ENGINE_D2H] - before.bytes[ZO_ENGINE_D2H];
-    metrics->cpu_seconds =
-        busy_seconds(before.busy_ns[ZO_ENGINE_CPU], now.busy_ns[ZO_ENGINE_CPU]);
-    /* Streams are not timed: null, not a made-up number. */
-    metrics->compute_seconds = NAN;
-    metrics->h2d_seconds = metrics->d2h_seconds = NAN;
-    metrics->collective_seconds = NAN;
+    metrics->h2d_bytes = list.bytes[ZO_ENGINE_H2D];
+    metrics->d2h_bytes = list.bytes[ZO_ENGINE_D2H];
+    metrics->compute_seconds = busy_seconds(trainer, &list, ZO_ENGINE_COMPUTE);
+    metrics->h2d_seconds = busy_seconds(trainer, &list, ZO_ENGINE_H2D);
+    metrics->d2h_seconds = busy_seconds(trainer, &list, ZO_ENGINE_D2H);
+    metrics->collective_seconds =
+        busy_seconds(trainer, &list, ZO_ENGINE_COLLECTIVE);
+    metrics->cpu_seconds = busy_seconds(trainer, &list, ZO_ENGINE_CPU);
+}
+
+/* Hands a step to the trace: what ran of it, in the lane of steps until now. */
+static void trace_step(struct zo_trainer *trainer, int slot, int64_t now)
+{
+    struct under_way *under_way = &trainer->under_way[slot];
+    const struct zo_trace_step step = {
+        .step = under_way->step,
+        .schedule = trainer->build.step_schedule,
+        .slot = slot,
+        .begin_ns = zo_max_i64(under_way->begin_ns, trainer->last_done_ns),
+        .end_ns = now,
+    };
+
+    under_way->step = 0;
+    if (trainer->options.trace != NULL &&
+        zo_trace_wants(trainer->options.trace, step.step)) {
+        zo_trace_list(trainer->options.trace, &step);
+    }
+}
+
+/* Those that a failure has cut off, the older one first. */
+static void trace_what_failed(struct zo_trainer *trainer)
+{
+    const struct under_way *under_way = trainer->under_way;
+    const int first = under_way[0].step > under_way[1].step ? 1 : 0;
+
+    for (int i = 0; i < 2; i++) {
+        const int slot = i == 0 ? first : 1 - first;
+
+        if (under_way[slot].step > 0) {
+            const int64_t now = zo_clock_ns();
+
+            trace_step(trainer, slot, now);
+            trainer->last_done_ns = now;
+        }
+    }
 }
 
 /* Waits for the step that was started last and tells of it. */
@@ -480,7 +549,8 @@ static enum zo_status finish_step(struct zo_trainer *trainer,
         .tokens_total = trainer->tokens_total,
         .step_seconds = zo_clock_seconds(trainer->last_done_ns, now),
     };
-    fill_traffic(trainer, &metrics);
+    fill_traffic(trainer, started->slot, &metrics);
+    trace_step(trainer, started->slot, now);
     trainer->last_done_ns = now;
     return watch->on_step != NULL ? watch->on_step(watch->context, &metrics)
                                   : ZO_OK;
@@ -646,10 +716,15 @@ enum zo_status zo_trainer_run(struct zo_trainer *trainer,
                               int64_t *steps_out)
 {
     int64_t steps = trainer->options.first_step - 1;
+    enum zo_status status;
 
     trainer->last = (struct started){.step = steps};
     trainer->last_done_ns = zo_clock_ns();
-    ZO_TRY(run_steps(trainer, watch, &steps));
+    status = run_steps(trainer, watch, &steps);
+    if (status != ZO_OK) {
+        trace_what_failed(trainer);
+        return status;
+    }
     trainer->last.is_under_way = false;
     *steps_out = steps;
     ZO_TRY(run_tail(trainer));

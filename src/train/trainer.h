@@ -14,6 +14,7 @@
 #include "src/train/decide.h"
 #include "src/train/devices.h"
 #include "src/train/metrics.h"
+#include "src/train/trace.h"
 #include "src/train/weights.h"
 
 ZO_C_BEGIN
@@ -34,6 +35,8 @@ struct zo_trainer_options {
     uint64_t gpu_memory_bytes;  /* budget a device; 0: none to keep to */
     uint64_t host_memory_bytes; /* likewise */
     int cpu_threads;     /* workers of the CPU engine; 0: as devices->pool */
+    bool records_times;     /* without: seconds of stream engines are null */
+    struct zo_trace *trace; /* borrowed, opened; or NULL; records_times */
     /* For tests. */
     const struct zo_placement *placement; /* borrowed; NULL: planned */
     enum zo_simd simd;
@@ -60,8 +63,12 @@ struct zo_glm *zo_trainer_glm(const struct zo_trainer *trainer);
 /* NULL before start. */
 struct zo_executor *zo_trainer_executor(const struct zo_trainer *trainer);
 
-/* Bytes beside the arena that a device's libraries hold. */
+/*
+ * Bytes of a device beside the arena: all of them, or of those what the
+ * device's context holds; the rest is the kernels' and the libraries'.
+ */
 uint64_t zo_trainer_own_bytes(const struct zo_trainer *trainer, int device);
+uint64_t zo_trainer_context_bytes(const struct zo_trainer *trainer, int device);
 
 /* Allocates, touches and clears everything.  As zo_executor_open(). */
 enum zo_status zo_trainer_start(struct zo_trainer *trainer) ZO_MUST_CHECK;

@@ -1,18 +1,19 @@
 #include "src/train/weights.h"
 
-#include <string.h>
+#include <pthread.h>
+#include <stdint.h>
 
+#include "offload/staging.h"
 #include "offload/unit.h"
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 
-#define PIECE_ELEMS 4194304 /* on its way to a device */
-#define PART_ELEMS  131072  /* of a piece that a thread makes at a time */
-#define PARTS       (PIECE_ELEMS / PART_ELEMS)
+#define PART_ELEMS   1048576 /* that a thread makes at a time: 2 MiB of bf16 */
+#define PIECES_SPARE 4       /* on the bus while every thread fills one */
+#define PIECE_ELEMS  4194304 /* on its way back */
 
-/* Room for one piece, in every form that it takes. */
+/* Room for one piece of what comes back. */
 struct piece {
-    float master[PIECE_ELEMS];
     uint16_t weight[PIECE_ELEMS];
     int16_t remainder[PIECE_ELEMS];
 };
@@ -44,227 +45,285 @@ struct maker {
     uint64_t seed;                  /* of the ones that invent */
 };
 
-/* A piece of a parameter that is being made, or is on its way. */
-struct stretch {
-    struct piece *piece;
+/* What one thread makes and sends at a time. */
+struct part {
     size_t parameter;
-    int64_t first, count; /* elements of the parameter; count 0: none */
+    int64_t first, count; /* elements of the parameter */
 };
 
 /*
- * One round: the stretch before goes to the devices while the pool makes the
- * next one, so that the disk, the processor and the bus are busy together.
+ * Threads take the parts in the order of the files.  Each makes its part in a
+ * page-locked piece, queues the copies and goes on, so that the disk, the
+ * processor and the bus are busy together.
  */
-struct round {
+struct filling {
     const struct maker *maker;
-    struct stretch before, next;
-    struct zo_value_counts counts[PARTS]; /* a part each */
-    enum zo_status statuses[PARTS + 1];
-    struct zo_err errors[PARTS + 1];
+    struct zo_staging *staging;
+    struct part *parts; /* owned */
+    int64_t part_count;
+    int64_t part_elems; /* of the longest */
+
+    pthread_mutex_t lock;           /* guards what follows */
+    struct zo_value_counts *counts; /* owned; of each parameter */
+    size_t refused;      /* the first parameter with values that cannot stay */
+    int64_t failed;      /* the first part that failed */
+    struct zo_err error; /* of it */
 };
 
-/* Splits masters into what the type stores. */
-static void split(const struct zo_weights *weights, struct piece *piece,
-                  int64_t first, int64_t count)
+/* A part in every form that it takes. */
+struct forms {
+    float *master;
+    uint16_t *weight;
+    int16_t *remainder;
+};
+
+static size_t piece_bytes(const struct zo_weights *weights, int64_t elems)
 {
-    const bool has_remainder = home_of(weights, 0, 0).remainder != ZO_NO_BUFFER;
+    const size_t elem_bytes =
+        sizeof(float) + sizeof(uint16_t) + sizeof(int16_t);
 
-    for (int64_t i = first; i < first + count; i++) {
-        const float master = piece->master[i];
+    return (size_t)elems *
+           (weights->type == ZO_F32 ? sizeof(float) : elem_bytes);
+}
 
-        if (weights->type == ZO_F16) {
-            piece->weight[i] = zo_f32_to_f16(master);
-        } else if (has_remainder) {
-            piece->weight[i] = zo_pair_weight(master);
-            piece->remainder[i] = zo_pair_remainder(master);
-        } else {
-            piece->weight[i] = zo_f32_to_bf16(master);
+static struct forms forms_in(void *memory, int64_t elems)
+{
+    struct forms forms = {.master = memory};
+
+    forms.weight = (uint16_t *)(forms.master + elems);
+    forms.remainder = (int16_t *)(forms.weight + elems);
+    return forms;
+}
+
+/* Splits masters into what the type stores. */
+static void split(enum zo_dtype type, bool has_remainder,
+                  const struct forms *forms, int64_t count)
+{
+    const float *master = forms->master;
+    uint16_t *restrict weight = forms->weight;
+    int16_t *restrict remainder = forms->remainder;
+
+    if (type == ZO_F16) {
+        for (int64_t i = 0; i < count; i++) {
+            weight[i] = zo_f32_to_f16(master[i]);
+        }
+    } else if (has_remainder) {
+        for (int64_t i = 0; i < count; i++) {
+            weight[i] = zo_pair_weight(master[i]);
+            remainder[i] = zo_pair_remainder(master[i]);
+        }
+    } else if (type == ZO_BF16) {
+        for (int64_t i = 0; i < count; i++) {
+            weight[i] = zo_f32_to_bf16(master[i]);
         }
     }
 }
 
-static enum zo_status upload_to(const struct zo_weights *weights,
+static enum zo_status upload_to(struct zo_staging *staging, enum zo_dtype type,
                                 const struct zo_weight_home *home,
-                                const struct piece *piece, uint64_t offset,
+                                const struct forms *forms, uint64_t offset,
                                 size_t elems)
 {
-    if (weights->type == ZO_F32) {
-        return zo_executor_upload(weights->executor, home->weights, 4 * offset,
-                                  piece->master, 4 * elems);
+    if (type == ZO_F32) {
+        return zo_staging_upload(staging, home->weights, 4 * offset,
+                                 forms->master, 4 * elems);
     }
     if (home->remainder != ZO_NO_BUFFER) {
-        ZO_TRY(zo_executor_upload(weights->executor, home->remainder,
-                                  2 * offset, piece->remainder, 2 * elems));
+        ZO_TRY(zo_staging_upload(staging, home->remainder, 2 * offset,
+                                 forms->remainder, 2 * elems));
     }
     if (home->master != ZO_NO_BUFFER) {
-        ZO_TRY(zo_executor_upload(weights->executor, home->master, 4 * offset,
-                                  piece->master, 4 * elems));
+        ZO_TRY(zo_staging_upload(staging, home->master, 4 * offset,
+                                 forms->master, 4 * elems));
     }
     return home->weights == ZO_NO_BUFFER
                ? ZO_OK
-               : zo_executor_upload(weights->executor, home->weights,
-                                    2 * offset, piece->weight, 2 * elems);
-}
-
-static enum zo_status upload(const struct zo_weights *weights,
-                             const struct stretch *stretch)
-{
-    const struct zo_unit_tensor *tensor =
-        &zo_glm_tensors(weights->glm)[stretch->parameter];
-    const int unit =
-        zo_glm_parameters(weights->glm)->items[stretch->parameter].unit;
-
-    for (int d = 0; stretch->count > 0 && d < weights->device_count; d++) {
-        const struct zo_weight_home home = home_of(weights, unit, d);
-
-        ZO_TRY(upload_to(weights, &home, stretch->piece,
-                         (uint64_t)(tensor->offset_elems + stretch->first),
-                         (size_t)stretch->count));
-    }
-    return ZO_OK;
+               : zo_staging_upload(staging, home->weights, 2 * offset,
+                                   forms->weight, 2 * elems);
 }
 
 /* Finite masters that the type cannot hold. */
-static uint64_t count_overflows(const struct zo_weights *weights,
-                                const struct piece *piece, int64_t first,
+static uint64_t count_overflows(enum zo_dtype type, const struct forms *forms,
                                 int64_t count)
 {
     uint64_t overflows = 0;
 
-    for (int64_t i = first; weights->type == ZO_F16 && i < first + count; i++) {
-        overflows += (piece->weight[i] & 0x7fff) == 0x7c00 &&
-                     piece->master[i] - piece->master[i] == 0.0f;
+    for (int64_t i = 0; type == ZO_F16 && i < count; i++) {
+        overflows += (forms->weight[i] & 0x7fff) == 0x7c00 &&
+                     forms->master[i] - forms->master[i] == 0.0f;
     }
     return overflows;
 }
 
-static enum zo_status make_part(struct round *round, int64_t part)
-{
-    const struct stretch *next = &round->next;
-    const struct zo_weights *weights = round->maker->weights;
-    const int64_t first = part * PART_ELEMS;
-    const int64_t count = zo_min_i64(PART_ELEMS, next->count - first);
-
-    ZO_TRY(round->maker->make(
-        round->maker, next->parameter, next->first + first, count,
-        next->piece->master + first, &round->counts[part]));
-    if (weights->type != ZO_F32) {
-        split(weights, next->piece, first, count);
-    }
-    round->counts[part].overflowed +=
-        count_overflows(weights, next->piece, first, count);
-    return ZO_OK;
-}
-
-/* Index 0 sends the stretch before; the others make a part of the next. */
-static void work(void *argument, int64_t index)
-{
-    struct round *round = argument;
-
-    round->statuses[index] = index == 0
-                                 ? upload(round->maker->weights, &round->before)
-                                 : make_part(round, index - 1);
-    if (round->statuses[index] != ZO_OK) {
-        round->errors[index] = *zo_err_last();
-    }
-}
-
-/* Runs a round; adds what its parts counted. */
-static enum zo_status run_round(struct round *round, struct zo_pool *pool,
+/* Makes a part in the piece, and queues its copies to all devices. */
+static enum zo_status send_part(const struct filling *filling,
+                                const struct part *part,
+                                const struct forms *forms,
                                 struct zo_value_counts *counts)
 {
-    const int64_t parts = zo_div_ceil(round->next.count, PART_ELEMS);
+    const struct maker *maker = filling->maker;
+    const struct zo_weights *weights = maker->weights;
+    const struct zo_unit_tensor *tensor =
+        &zo_glm_tensors(weights->glm)[part->parameter];
+    const int unit =
+        zo_glm_parameters(weights->glm)->items[part->parameter].unit;
+    const bool has_remainder =
+        home_of(weights, unit, 0).remainder != ZO_NO_BUFFER;
 
-    memset(round->counts, 0, sizeof(round->counts));
-    zo_pool_run(pool, work, round, parts + 1);
-    for (int64_t i = 0; i <= parts; i++) {
-        if (round->statuses[i] != ZO_OK) {
-            return zo_err_adopt(&round->errors[i]);
-        }
-    }
-    for (int64_t i = 0; i < parts; i++) {
-        counts->non_finite += round->counts[i].non_finite;
-        counts->overflowed += round->counts[i].overflowed;
-    }
-    return ZO_OK;
-}
+    ZO_TRY(maker->make(maker, part->parameter, part->first, part->count,
+                       forms->master, counts));
+    split(weights->type, has_remainder, forms, part->count);
+    counts->overflowed += count_overflows(weights->type, forms, part->count);
+    for (int d = 0; d < weights->device_count; d++) {
+        const struct zo_weight_home home = home_of(weights, unit, d);
 
-/* What is made becomes what is sent; its room is for the next. */
-static void turn(struct round *round)
-{
-    struct piece *free_piece = round->before.piece;
-
-    round->before = round->next;
-    round->next = (struct stretch){.piece = free_piece};
-}
-
-/* Fills one parameter; its last stretch may still be on its way. */
-static enum zo_status fill_tensor(struct round *round, struct zo_pool *pool,
-                                  size_t parameter,
-                                  struct zo_value_counts *counts)
-{
-    const int64_t elems =
-        zo_glm_tensors(round->maker->weights->glm)[parameter].elems;
-
-    for (int64_t at = 0; at < elems; at += PIECE_ELEMS) {
-        round->next.parameter = parameter;
-        round->next.first = at;
-        round->next.count = zo_min_i64(PIECE_ELEMS, elems - at);
-        ZO_TRY(run_round(round, pool, counts));
-        turn(round);
+        ZO_TRY(upload_to(filling->staging, weights->type, &home, forms,
+                         (uint64_t)(tensor->offset_elems + part->first),
+                         (size_t)part->count));
     }
     return ZO_OK;
 }
 
-static enum zo_status judge(const struct maker *maker, size_t parameter,
-                            const struct zo_value_counts *counts,
+static enum zo_status fill_part(const struct filling *filling,
+                                const struct part *part,
+                                struct zo_value_counts *counts)
+{
+    void *memory = NULL;
+    struct forms forms;
+    int piece = 0;
+
+    ZO_TRY(zo_staging_take(filling->staging, &piece, &memory));
+    forms = forms_in(memory, filling->part_elems);
+    if (send_part(filling, part, &forms, counts) != ZO_OK) {
+        const struct zo_err failure = *zo_err_last();
+        const enum zo_status ignored = zo_staging_give(filling->staging, piece);
+
+        (void)ignored;
+        return zo_err_adopt(&failure);
+    }
+    return zo_staging_give(filling->staging, piece);
+}
+
+/* What stands behind the first mistake is of no use any more. */
+static bool is_in_vain(struct filling *filling, int64_t index)
+{
+    bool is_so;
+
+    (void)pthread_mutex_lock(&filling->lock);
+    is_so = index > filling->failed ||
+            filling->parts[index].parameter > filling->refused;
+    (void)pthread_mutex_unlock(&filling->lock);
+    return is_so;
+}
+
+/* Does part `index`; keeps the first mistake in the order of the parts. */
+static void work(void *argument, int64_t index)
+{
+    struct filling *filling = argument;
+    const struct part *part = &filling->parts[index];
+    struct zo_value_counts counts = {0};
+    enum zo_status status;
+
+    if (is_in_vain(filling, index)) {
+        return;
+    }
+    status = fill_part(filling, part, &counts);
+    (void)pthread_mutex_lock(&filling->lock);
+    if (status != ZO_OK && index < filling->failed) {
+        filling->failed = index;
+        filling->error = *zo_err_last();
+    }
+    if (filling->maker->dir != NULL && part->parameter < filling->refused &&
+        counts.non_finite + counts.overflowed > 0) {
+        filling->refused = part->parameter;
+    }
+    filling->counts[part->parameter].non_finite += counts.non_finite;
+    filling->counts[part->parameter].overflowed += counts.overflowed;
+    (void)pthread_mutex_unlock(&filling->lock);
+}
+
+/* Says what is wrong with the first parameter that is refused. */
+static enum zo_status judge(const struct filling *filling,
                             struct zo_notes *notes)
 {
+    const struct maker *maker = filling->maker;
     const struct zo_parameters *parameters =
         zo_glm_parameters(maker->weights->glm);
     size_t index = 0;
 
-    if (maker->dir == NULL) {
+    if (filling->refused == SIZE_MAX) {
         return ZO_OK;
     }
-    ZO_ASSERT(zo_model_dir_find(maker->dir, parameters->items[parameter].name,
-                                &index));
+    ZO_ASSERT(zo_model_dir_find(
+        maker->dir, parameters->items[filling->refused].name, &index));
     return zo_model_dir_check_values(maker->dir, index, maker->weights->type,
-                                     counts, ZO_VALUES_REFUSE, notes);
+                                     &filling->counts[filling->refused],
+                                     ZO_VALUES_REFUSE, notes);
 }
 
-static enum zo_status fill_all(const struct maker *maker, struct round *round,
-                               struct zo_pool *pool, struct zo_notes *notes)
+/* All parts, in the order of the files; allocates their list. */
+static enum zo_status list_parts(struct filling *filling)
 {
-    const size_t count = zo_glm_parameters(maker->weights->glm)->trained_count;
-    struct zo_value_counts none = {0};
+    const struct zo_weights *weights = filling->maker->weights;
+    const struct zo_unit_tensor *tensors = zo_glm_tensors(weights->glm);
+    const size_t parameters = zo_glm_parameters(weights->glm)->trained_count;
+    const int64_t step =
+        weights->part_elems > 0 ? weights->part_elems : PART_ELEMS;
+    int64_t count = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        struct zo_value_counts counts = {0};
-
-        ZO_TRY(fill_tensor(round, pool, i, &counts));
-        ZO_TRY(judge(maker, i, &counts, notes));
+    filling->part_elems = 1;
+    for (size_t i = 0; i < parameters; i++) {
+        count += zo_div_ceil(tensors[i].elems, step);
+        filling->part_elems =
+            zo_max_i64(filling->part_elems, zo_min_i64(tensors[i].elems, step));
     }
-    return run_round(round, pool, &none); /* sends the last stretch */
+    ZO_TRY(zo_alloc((size_t)count, sizeof(filling->parts[0]),
+                    "the parts of all tensors", &filling->parts));
+    for (size_t i = 0; i < parameters; i++) {
+        for (int64_t at = 0; at < tensors[i].elems; at += step) {
+            filling->parts[filling->part_count++] =
+                (struct part){i, at, zo_min_i64(step, tensors[i].elems - at)};
+        }
+    }
+    return zo_alloc(parameters, sizeof(filling->counts[0]),
+                    "what is counted of tensors", &filling->counts);
 }
 
-static enum zo_status fill(const struct maker *maker, struct zo_pool *pool,
-                           struct zo_notes *notes)
+static enum zo_status run(struct filling *filling, struct zo_notes *notes)
 {
+    const struct zo_weights *weights = filling->maker->weights;
+    const int pieces = zo_pool_width(weights->pool) + PIECES_SPARE;
     enum zo_status status;
-    struct round *round = NULL;
-    struct piece *pieces = NULL;
 
-    ZO_TRY(zo_alloc(1, sizeof(*round), "the filling of weights", &round));
-    ZO_TRY_GOTO(free_round,
-                zo_alloc(2, sizeof(*pieces), "pieces of a tensor", &pieces));
-    round->maker = maker;
-    round->before.piece = &pieces[0];
-    round->next.piece = &pieces[1];
-    status = fill_all(maker, round, pool, notes);
-    zo_free(pieces);
-free_round:
-    zo_free(round);
+    ZO_TRY(list_parts(filling));
+    ZO_TRY(zo_staging_open(
+        weights->executor, piece_bytes(weights, filling->part_elems),
+        (int)zo_min_i64(pieces, filling->part_count + 1), &filling->staging));
+    zo_pool_run(weights->pool, work, filling, filling->part_count);
+    if (filling->failed < filling->part_count &&
+        filling->parts[filling->failed].parameter <= filling->refused) {
+        status = zo_err_adopt(&filling->error);
+    } else {
+        status = zo_staging_sync(filling->staging);
+    }
+    if (status == ZO_OK) {
+        status = judge(filling, notes);
+    }
+    zo_staging_close(filling->staging);
+    return status;
+}
+
+static enum zo_status fill(const struct maker *maker, struct zo_notes *notes)
+{
+    struct filling filling = {
+        .maker = maker, .refused = SIZE_MAX, .failed = INT64_MAX};
+    enum zo_status status;
+
+    (void)pthread_mutex_init(&filling.lock, NULL);
+    status = run(&filling, notes);
+    (void)pthread_mutex_destroy(&filling.lock);
+    zo_free(filling.parts);
+    zo_free(filling.counts);
     return status;
 }
 
@@ -317,7 +376,7 @@ enum zo_status zo_weights_load(const struct zo_weights *weights,
         .make = read_part, .weights = weights, .dir = dir};
 
     ZO_TRY(check_names(weights, dir, notes));
-    return fill(&maker, weights->pool, notes);
+    return fill(&maker, notes);
 }
 
 /* ---- random weights ------------------------------------------------------ */
@@ -341,7 +400,7 @@ enum zo_status zo_weights_randomize(const struct zo_weights *weights,
     const struct maker maker = {
         .make = invent_part, .weights = weights, .seed = seed};
 
-    return fill(&maker, weights->pool, NULL);
+    return fill(&maker, NULL);
 }
 
 /* ---- writing ------------------------------------------------------------- */
@@ -380,25 +439,35 @@ static enum zo_status read_masters(const struct zo_weights *weights,
     return ZO_OK;
 }
 
-enum zo_status zo_weights_read(const struct zo_weights *weights,
+static enum zo_status read_all(const struct zo_weights *weights,
                                size_t parameter, int64_t first_elem,
-                               int64_t elem_count, float *target)
+                               int64_t elem_count, struct piece *piece,
+                               float *target)
 {
     const struct zo_parameter *named =
         &zo_glm_parameters(weights->glm)->items[parameter];
     const struct zo_unit_tensor *tensor =
         &zo_glm_tensors(weights->glm)[parameter];
     const struct zo_weight_home home = home_of(weights, named->unit, 0);
-    enum zo_status status = ZO_OK;
+
+    for (int64_t at = 0; at < elem_count; at += PIECE_ELEMS) {
+        ZO_TRY(read_masters(
+            weights, &home, tensor->offset_elems + first_elem + at,
+            zo_min_i64(PIECE_ELEMS, elem_count - at), piece, target + at));
+    }
+    return ZO_OK;
+}
+
+enum zo_status zo_weights_read(const struct zo_weights *weights,
+                               size_t parameter, int64_t first_elem,
+                               int64_t elem_count, float *target)
+{
+    enum zo_status status;
     struct piece *piece = NULL;
 
     ZO_TRY(zo_alloc(1, sizeof(*piece), "a piece of a tensor", &piece));
-    for (int64_t at = 0; at < elem_count && status == ZO_OK;
-         at += PIECE_ELEMS) {
-        status = read_masters(
-            weights, &home, tensor->offset_elems + first_elem + at,
-            zo_min_i64(PIECE_ELEMS, elem_count - at), piece, target + at);
-    }
+    status =
+        read_all(weights, parameter, first_elem, elem_count, piece, target);
     zo_free(piece);
     return status;
 }
@@ -408,6 +477,7 @@ struct source {
     const struct zo_weights *weights;
     enum zo_dtype dtype;
     float *masters; /* of the largest piece asked for */
+    struct piece *piece;
 };
 
 static enum zo_status give(void *context, size_t index, uint64_t offset_bytes,
@@ -426,8 +496,8 @@ static enum zo_status give(void *context, size_t index, uint64_t offset_bytes,
                           source->dtype, buffer);
         return ZO_OK;
     }
-    ZO_TRY(
-        zo_weights_read(source->weights, index, first, count, source->masters));
+    ZO_TRY(read_all(source->weights, index, first, count, source->piece,
+                    source->masters));
     for (int64_t i = 0; i < count; i++) {
         zo_store(buffer, source->dtype, i, source->masters[i]);
     }
@@ -483,7 +553,11 @@ enum zo_status zo_weights_write(const struct zo_weights *weights,
     options.tensors = infos;
     ZO_TRY_GOTO(free_infos, zo_alloc(PIECE_ELEMS, sizeof(float),
                                      "a piece of a tensor", &source.masters));
+    ZO_TRY_GOTO(free_masters, zo_alloc(1, sizeof(*source.piece),
+                                       "a piece of a tensor", &source.piece));
     status = zo_model_dir_write(&options, notes, written_out);
+    zo_free(source.piece);
+free_masters:
     zo_free(source.masters);
 free_infos:
     zo_free(infos);

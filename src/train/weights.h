@@ -1,7 +1,9 @@
 /*
  * Between model directories and the states on the devices.
  *
- * Row 7.  Streams: a piece of a tensor at a time, never a tensor whole.
+ * Row 7.  Streams: a piece of a tensor at a time, never a tensor whole.  The
+ * threads of the pool make pieces in page-locked memory and send them, so that
+ * the disk, the processor and the bus are busy together.
  */
 #ifndef ZO_SRC_TRAIN_WEIGHTS_H
 #define ZO_SRC_TRAIN_WEIGHTS_H
@@ -14,9 +16,9 @@
 
 ZO_C_BEGIN
 
-/* Where the weights of a unit on a device lie; the rest may be absent. */
+/* Where the weights of a unit on a device lie; some may be absent. */
 struct zo_weight_home {
-    zo_buffer_id weights;   /* or ZO_NO_BUFFER: the master has it all */
+    zo_buffer_id weights;   /* ZO_NO_BUFFER: the fp16 master alone */
     zo_buffer_id remainder; /* bf16 master, or ZO_NO_BUFFER */
     zo_buffer_id master;    /* fp16 master, or ZO_NO_BUFFER */
 };
@@ -30,6 +32,7 @@ struct zo_weights {
     enum zo_dtype type;
     int device_count;
     struct zo_pool *pool; /* borrowed; reads and converts */
+    int64_t part_elems;   /* for tests: of a tensor at a time; 0: what pays */
 };
 
 /*

@@ -1,0 +1,139 @@
+/*
+ * The arenas of an executor: one a tier and device, touched and cleared
+ * before the first list.  Row 5.
+ */
+#include <string.h>
+
+#include "offload/executor_internal.h"
+#include "src/base/arith.h"
+#include "src/base/memory.h"
+#include "src/base/system.h"
+#include "src/base/text.h"
+
+#define CLEAR_BYTES INT64_C(8388608) /* of one index of the clearing loop */
+#define GIB_BYTES   16
+
+/* What the arenas take of host memory; those of host devices lie there too. */
+static uint64_t host_bytes(const struct zo_executor *executor)
+{
+    const struct zo_program *program = executor->program;
+    uint64_t bytes = program->arena_bytes[ZO_TIER_CPU][0] +
+                     program->arena_bytes[ZO_TIER_PAGEABLE][0];
+
+    for (int d = 0; d < program->device_count; d++) {
+        if (executor->machine->device_ops == &zo_device_host) {
+            bytes += program->arena_bytes[ZO_TIER_GPU][d];
+        }
+    }
+    return bytes;
+}
+
+/* Memory is handed out at its first touch; too late to say no. */
+static enum zo_status check_room(const struct zo_executor *executor)
+{
+    const char *root = executor->options.system_root;
+    const uint64_t wanted = host_bytes(executor);
+    char wanted_text[GIB_BYTES], room_text[GIB_BYTES];
+    struct zo_system system;
+    uint64_t room;
+
+    zo_system_read(root != NULL ? root : "", &system);
+    room = zo_system_room(&system);
+    if (wanted <= room) {
+        return ZO_OK;
+    }
+    return ZO_FAIL(
+        ZO_E_FIT,
+        "the run takes %s (%llu bytes) of host memory, and this process may "
+        "take %s (%llu bytes) now, by %s; free some, or lower --host-memory "
+        "so that the plan takes less",
+        zo_text_gib(wanted_text, sizeof(wanted_text), wanted),
+        (unsigned long long)wanted,
+        zo_text_gib(room_text, sizeof(room_text), room),
+        (unsigned long long)room,
+        room == system.group_free_bytes ? "the limit of its control group"
+                                        : "MemAvailable");
+}
+
+struct clearing {
+    char *memory;
+    int64_t size_bytes;
+};
+
+static void clear_part(void *work, int64_t index)
+{
+    const struct clearing *clearing = work;
+    const int64_t first = index * CLEAR_BYTES;
+
+    memset(clearing->memory + first, 0,
+           (size_t)zo_min_i64(CLEAR_BYTES, clearing->size_bytes - first));
+}
+
+static void clear(const struct zo_executor *executor, void *memory,
+                  uint64_t size_bytes)
+{
+    struct clearing clearing = {memory, (int64_t)size_bytes};
+    const int64_t parts = zo_div_ceil(clearing.size_bytes, CLEAR_BYTES);
+
+    if (executor->options.pool != NULL) {
+        zo_pool_run(executor->options.pool, clear_part, &clearing, parts);
+        return;
+    }
+    for (int64_t i = 0; i < parts; i++) {
+        clear_part(&clearing, i);
+    }
+}
+
+static enum zo_status open_device_arena(struct zo_executor *executor,
+                                        int device)
+{
+    const struct zo_machine *machine = executor->machine;
+    const uint64_t bytes = executor->program->arena_bytes[ZO_TIER_GPU][device];
+    void **arena = &executor->arenas[ZO_TIER_GPU][device];
+
+    ZO_TRY(machine->device_ops->mem_alloc(machine->devices[device],
+                                          ZO_MEM_DEVICE, "the device arena",
+                                          bytes, arena));
+    ZO_TRY(machine->device_ops->fill(executor->copy_streams[device], *arena, 0,
+                                     bytes));
+    return machine->device_ops->stream_sync(executor->copy_streams[device]);
+}
+
+enum zo_status zo_executor_open_arenas(struct zo_executor *executor)
+{
+    const struct zo_machine *machine = executor->machine;
+    const struct zo_program *program = executor->program;
+    const uint64_t pinned_bytes = program->arena_bytes[ZO_TIER_CPU][0];
+    const uint64_t pageable_bytes = program->arena_bytes[ZO_TIER_PAGEABLE][0];
+
+    ZO_TRY(check_room(executor));
+    for (int device = 0; device < machine->device_count; device++) {
+        ZO_TRY(open_device_arena(executor, device));
+    }
+    ZO_TRY(machine->device_ops->mem_alloc(machine->devices[0], ZO_MEM_PINNED,
+                                          "the host arena", pinned_bytes,
+                                          &executor->arenas[ZO_TIER_CPU][0]));
+    clear(executor, executor->arenas[ZO_TIER_CPU][0], pinned_bytes);
+    ZO_TRY(zo_huge_alloc(pageable_bytes, "the pageable host arena",
+                         &executor->arenas[ZO_TIER_PAGEABLE][0]));
+    clear(executor, executor->arenas[ZO_TIER_PAGEABLE][0], pageable_bytes);
+    return ZO_OK;
+}
+
+void zo_executor_close_arenas(struct zo_executor *executor)
+{
+    const struct zo_machine *machine = executor->machine;
+    const struct zo_program *program = executor->program;
+
+    for (int device = 0; device < machine->device_count; device++) {
+        machine->device_ops->mem_free(
+            machine->devices[device], ZO_MEM_DEVICE,
+            executor->arenas[ZO_TIER_GPU][device],
+            program->arena_bytes[ZO_TIER_GPU][device]);
+    }
+    machine->device_ops->mem_free(machine->devices[0], ZO_MEM_PINNED,
+                                  executor->arenas[ZO_TIER_CPU][0],
+                                  program->arena_bytes[ZO_TIER_CPU][0]);
+    zo_pages_free(executor->arenas[ZO_TIER_PAGEABLE][0],
+                  program->arena_bytes[ZO_TIER_PAGEABLE][0]);
+}

@@ -1,0 +1,307 @@
+/*
+ * What is read off a run in simulated time: a window, what was busy in it,
+ * what no run can be faster than, and where the time went.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "offload/simulator_internal.h"
+#include "src/base/memory.h"
+
+const char *zo_bound_text(enum zo_bound bound)
+{
+    switch (bound) {
+    case ZO_BOUND_COMPUTE:
+        return "computation";
+    case ZO_BOUND_H2D:
+        return "copies to the device";
+    case ZO_BOUND_D2H:
+        return "copies from the device";
+    case ZO_BOUND_COLLECTIVE:
+        return "collectives";
+    case ZO_BOUND_CPU:
+        return "AdamW on the processor";
+    case ZO_BOUND_NVME:
+        return "NVMe";
+    case ZO_BOUND_DRAM:
+        return "host memory, which AdamW and copies share";
+    case ZO_BOUND_WAITING:
+        return "launches";
+    case ZO_BOUNDS:
+        break;
+    }
+    return "";
+}
+
+/* ---- the window -----------------------------------------------------------
+ */
+
+/* The first item whose operations the window is about. */
+static size_t window_item(const struct zo_sim *sim)
+{
+    return sim->options->whole ? 0 : sim->item_count - 1;
+}
+
+static void find_window(const struct zo_sim *sim, struct zo_sim_result *result)
+{
+    const size_t before = sim->item_first[window_item(sim)];
+
+    result->from_seconds = result->to_seconds = 0.0;
+    for (size_t i = 0; i < sim->count; i++) {
+        const double end = sim->ops[i].end_seconds;
+
+        result->to_seconds = fmax(result->to_seconds, end);
+        if (i < before) {
+            result->from_seconds = fmax(result->from_seconds, end);
+        }
+    }
+    result->step_seconds = result->to_seconds - result->from_seconds;
+}
+
+/* ---- what was busy --------------------------------------------------------
+ */
+
+/* Seconds of an operation that lie in the window. */
+static double seconds_inside(const struct zo_sim_result *result,
+                             const struct zo_sim_op *op)
+{
+    const double from = fmax(op->start_seconds, result->from_seconds);
+
+    return fmax(0.0, op->end_seconds - from);
+}
+
+static double share_inside(const struct zo_sim_result *result,
+                           const struct zo_sim_op *op)
+{
+    const double seconds = op->end_seconds - op->start_seconds;
+
+    return seconds > 0.0 ? seconds_inside(result, op) / seconds
+                         : (op->end_seconds > result->from_seconds ? 1.0 : 0.0);
+}
+
+static int by_start(const void *left, const void *right)
+{
+    const struct zo_sim_op *a = left, *b = right;
+
+    return a->start_seconds < b->start_seconds
+               ? -1
+               : a->start_seconds > b->start_seconds;
+}
+
+/* Seconds in which at least one operation of an engine without order runs. */
+static enum zo_status union_seconds(const struct zo_sim *sim,
+                                    const struct zo_sim_result *result,
+                                    enum zo_engine engine, double *seconds_out)
+{
+    struct zo_sim_op *ops = NULL;
+    double seconds = 0.0, until = result->from_seconds;
+    size_t count = 0;
+
+    ZO_TRY(zo_alloc(sim->count, sizeof(ops[0]), "the simulator", &ops));
+    for (size_t i = 0; i < sim->count; i++) {
+        if (sim->instances[i].op->engine == engine) {
+            ops[count++] = sim->ops[i];
+        }
+    }
+    qsort(ops, count, sizeof(ops[0]), by_start);
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i].end_seconds > until) {
+            seconds += ops[i].end_seconds - fmax(ops[i].start_seconds, until);
+            until = ops[i].end_seconds;
+        }
+    }
+    zo_free(ops);
+    *seconds_out = seconds;
+    return ZO_OK;
+}
+
+static enum zo_status read_engines(const struct zo_sim *sim,
+                                   struct zo_sim_result *result)
+{
+    const struct zo_profile *profile = sim->options->profile;
+    const int devices = sim->options->program->device_count;
+
+    for (size_t i = 0; i < sim->count; i++) {
+        const struct zo_sim_instance *instance = &sim->instances[i];
+        const enum zo_engine engine = instance->op->engine;
+        struct zo_sim_engine *seen = &result->engines[engine];
+        const double share = share_inside(result, &sim->ops[i]);
+
+        seen->bytes += share * instance->cost->bytes;
+        result->dram_bytes += share * instance->cost->dram_bytes;
+        seen->busy_seconds += seconds_inside(result, &sim->ops[i]) /
+                              (engine == ZO_ENGINE_COLLECTIVE ? 1 : devices);
+    }
+    ZO_TRY(union_seconds(sim, result, ZO_ENGINE_CPU,
+                         &result->engines[ZO_ENGINE_CPU].busy_seconds));
+    ZO_TRY(union_seconds(sim, result, ZO_ENGINE_NVME,
+                         &result->engines[ZO_ENGINE_NVME].busy_seconds));
+    for (int e = 0; e < ZO_ENGINES; e++) {
+        struct zo_sim_engine *seen = &result->engines[e];
+
+        seen->idle_seconds =
+            fmax(0.0, result->step_seconds - seen->busy_seconds);
+        seen->bytes_per_second =
+            seen->busy_seconds > 0.0 ? seen->bytes / seen->busy_seconds : 0.0;
+    }
+    result->dram_busy_seconds =
+        profile->dram > 0.0 ? result->dram_bytes / profile->dram : 0.0;
+    return ZO_OK;
+}
+
+/* ---- what no run can be faster than ---------------------------------------
+ */
+
+/*
+ * The end of each operation if nothing had to share: behind its predecessors,
+ * the one before it in its lane, and all lists but the last before its own.
+ */
+static enum zo_status read_chain(const struct zo_sim *sim,
+                                 struct zo_sim_result *result)
+{
+    const struct zo_program *program = sim->options->program;
+    const size_t lanes = zo_lane_count(program);
+    double *ends = NULL, *lane_ends;
+    double gate = 0.0, last = 0.0, longest = 0.0, before = 0.0;
+    size_t item = 0;
+
+    ZO_TRY(
+        zo_alloc(sim->count + lanes, sizeof(ends[0]), "the simulator", &ends));
+    lane_ends = ends + sim->count;
+    for (size_t i = 0; i < sim->count; i++) {
+        const struct zo_sim_instance *instance = &sim->instances[i];
+        double start;
+
+        for (; item < (size_t)instance->item; item++) {
+            gate = last;
+            last = longest;
+        }
+        if (i == sim->item_first[window_item(sim)]) {
+            before = longest;
+        }
+        start = gate;
+        for (size_t e = sim->edges.first[i]; e < sim->edges.first[i + 1]; e++) {
+            start = fmax(start, ends[sim->edges.preds[e]]);
+        }
+        if (instance->lane != ZO_NO_LANE) {
+            start = fmax(start, lane_ends[instance->lane]);
+        }
+        ends[i] = start + sim->ops[i].alone_seconds;
+        if (instance->lane != ZO_NO_LANE) {
+            lane_ends[instance->lane] = ends[i];
+        }
+        longest = fmax(longest, ends[i]);
+    }
+    result->chain_seconds = longest - before;
+    zo_free(ends);
+    return ZO_OK;
+}
+
+static void note_busiest(struct zo_sim_result *result, double seconds,
+                         enum zo_bound bound)
+{
+    if (seconds > result->busiest_seconds) {
+        result->busiest_seconds = seconds;
+        result->busiest = bound;
+    }
+}
+
+static enum zo_status read_busiest(const struct zo_sim *sim,
+                                   struct zo_sim_result *result)
+{
+    const struct zo_profile *profile = sim->options->profile;
+    const uint32_t lanes = zo_lane_count(sim->options->program);
+    const double cpu =
+        fmin(profile->cpu, sim->workers * zo_sim_thread_rate(profile));
+    double dram_bytes = 0.0, cpu_bytes = 0.0, nvme_seconds = 0.0;
+    double *lane_seconds = NULL;
+
+    ZO_TRY(zo_alloc(lanes, sizeof(lane_seconds[0]), "the simulator",
+                    &lane_seconds));
+    for (size_t i = sim->item_first[window_item(sim)]; i < sim->count; i++) {
+        const struct zo_sim_instance *instance = &sim->instances[i];
+        const enum zo_engine engine = instance->op->engine;
+
+        dram_bytes += instance->cost->dram_bytes;
+        if (instance->lane != ZO_NO_LANE) {
+            lane_seconds[instance->lane] += sim->ops[i].alone_seconds;
+            note_busiest(result, lane_seconds[instance->lane],
+                         (enum zo_bound)engine);
+        } else if (engine == ZO_ENGINE_CPU) {
+            cpu_bytes += instance->cost->bytes;
+        } else {
+            nvme_seconds += sim->ops[i].alone_seconds;
+        }
+    }
+    note_busiest(result, nvme_seconds, ZO_BOUND_NVME);
+    if (cpu > 0.0) {
+        note_busiest(result, cpu_bytes / cpu, ZO_BOUND_CPU);
+    }
+    if (profile->dram > 0.0) {
+        note_busiest(result, dram_bytes / profile->dram, ZO_BOUND_DRAM);
+    }
+    zo_free(lane_seconds);
+    return ZO_OK;
+}
+
+/* ---- where the time went --------------------------------------------------
+ */
+
+/* From `from` to `to` of an operation: launching, sharing, and its engine. */
+static void add_segment(const struct zo_sim *sim, size_t index, double from,
+                        double to, double *path)
+{
+    const struct zo_sim_instance *instance = &sim->instances[index];
+    const struct zo_sim_op *op = &sim->ops[index];
+    const bool is_stream = instance->lane != ZO_NO_LANE;
+    const double lead = is_stream ? instance->lead_seconds : 0.0;
+    const double work = op->end_seconds - op->start_seconds - lead;
+    const double led = fmax(0.0, fmin(to, op->start_seconds + lead) - from);
+    const double share = instance->cost->dram_bytes > 0.0 && work > 0.0
+                             ? fmin(1.0, instance->saturated_seconds / work)
+                             : 0.0;
+
+    path[ZO_BOUND_WAITING] += led;
+    path[ZO_BOUND_DRAM] += share * (to - from - led);
+    path[instance->op->engine] += (1.0 - share) * (to - from - led);
+}
+
+static void read_path(const struct zo_sim *sim, struct zo_sim_result *result)
+{
+    double to = result->to_seconds;
+    uint64_t at = ZO_NO_INSTANCE;
+
+    for (size_t i = 0; i < sim->count; i++) {
+        if (sim->ops[i].end_seconds >= to) {
+            at = i;
+            break;
+        }
+    }
+    while (at != ZO_NO_INSTANCE && to > result->from_seconds) {
+        const double start = sim->ops[at].start_seconds;
+        const double from = fmax(start, result->from_seconds);
+
+        if (to > from) {
+            add_segment(sim, (size_t)at, from, to, result->path_seconds);
+            to = from;
+        }
+        at = sim->ops[at].last_pred;
+    }
+    result->bound = ZO_BOUND_COMPUTE;
+    for (int b = 0; b < ZO_BOUNDS; b++) {
+        if (result->path_seconds[b] > result->path_seconds[result->bound]) {
+            result->bound = (enum zo_bound)b;
+        }
+    }
+}
+
+enum zo_status zo_sim_read(const struct zo_sim *sim,
+                           struct zo_sim_result *result)
+{
+    find_window(sim, result);
+    ZO_TRY(read_engines(sim, result));
+    ZO_TRY(read_chain(sim, result));
+    ZO_TRY(read_busiest(sim, result));
+    read_path(sim, result);
+    return ZO_OK;
+}

@@ -1,0 +1,209 @@
+/*
+ * The rates of this machine: named, cached, or measured.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/products.h"
+#include "src/base/arith.h"
+#include "src/base/memory.h"
+#include "src/cli/doctor.h"
+#include "src/cli/print_time.h"
+#include "src/train/profile_file.h"
+#include "src/train/profile_measure.h"
+
+#define MEASURE_BYTES_MAX ((uint64_t)2 << 30) /* of host memory */
+#define TOKENS_MAX        8192                /* of products to time */
+#define SIDE_MIN          256                 /* of square ones */
+#define SIDE_MAX          4096
+#define PRODUCT_SECONDS   0.02 /* long enough to be no question of start-up */
+
+/* ---- products -------------------------------------------------------------
+ */
+
+static int64_t product_tokens(const struct zo_setup *setup)
+{
+    return zo_min_i64(setup->bounds.tokens, TOKENS_MAX);
+}
+
+/* What products are timed on: rates of others are not taken from the cache. */
+static void name_products(const struct zo_setup *setup, bool is_host,
+                          char *target, size_t target_bytes)
+{
+    if (is_host) {
+        (void)snprintf(target, target_bytes, "square matrices");
+    } else {
+        (void)snprintf(target, target_bytes, "%lld x %lld, %lld tokens",
+                       (long long)setup->model.hidden_size,
+                       (long long)setup->model.ffn_size,
+                       (long long)product_tokens(setup));
+    }
+}
+
+/* Larger and larger products, until one takes long enough: a processor would
+ * spend minutes on the model's own. */
+static enum zo_status time_squares(const struct zo_setup *setup,
+                                   enum zo_dtype type, double *flops_out)
+{
+    double best = 0.0;
+
+    for (int64_t side = SIDE_MIN; side <= SIDE_MAX; side *= 2) {
+        struct zo_product_rate rate = {0};
+
+        ZO_TRY(zo_bench_square(&setup->devices.machine, type, side, &rate));
+        if (rate.flops / rate.seconds > best) {
+            best = rate.flops / rate.seconds;
+        }
+        if (rate.seconds > PRODUCT_SECONDS) {
+            break;
+        }
+    }
+    *flops_out = best;
+    return ZO_OK;
+}
+
+static enum zo_status measure_products(const struct zo_setup *setup,
+                                       struct zo_profile *profile)
+{
+    const enum zo_dtype type = setup->config.dtype;
+    struct zo_product_rate rate = {0};
+
+    name_products(setup, profile->is_host, profile->products,
+                  sizeof(profile->products));
+    if (profile->is_host) {
+        return time_squares(setup, type, &profile->matrix_flops[type]);
+    }
+    ZO_TRY(zo_bench_products(&setup->devices, &setup->model, type,
+                             product_tokens(setup), product_tokens(setup),
+                             &rate));
+    profile->matrix_flops[type] = rate.flops / rate.seconds;
+    return ZO_OK;
+}
+
+/* ---- where rates come from ------------------------------------------------
+ */
+
+static enum zo_status read_named(const char *named, const char *device,
+                                 bool is_host, struct zo_profile *profile)
+{
+    const struct zo_profile *shipped = zo_profile_find(named);
+    bool found = false;
+
+    if (shipped != NULL) {
+        *profile = *shipped;
+        return ZO_OK;
+    }
+    if (access(named, F_OK) != 0) {
+        return ZO_FAIL(ZO_E_USAGE,
+                       "--profile %s: neither a file nor one of 3090, 4090, "
+                       "5090, a100, h100, h200",
+                       named);
+    }
+    ZO_TRY(zo_profile_file_read(named, device, is_host, profile, &found));
+    if (!found) { /* that of another machine, then */
+        ZO_TRY(zo_profile_file_read(named, NULL, is_host, profile, &found));
+    }
+    return found ? ZO_OK
+                 : ZO_FAIL(ZO_E_USAGE,
+                           "--profile %s: holds no rates to predict with; "
+                           "plan measures them on its machine",
+                           named);
+}
+
+/* What of the cached rates holds for this run; the rest is 0. */
+static void check_cached(const struct zo_setup *setup,
+                         struct zo_profile *profile, bool *found_inout)
+{
+    char products[sizeof(profile->products)];
+
+    if (profile->threads != setup->devices.threads) {
+        *found_inout = false;
+    }
+    name_products(setup, profile->is_host, products, sizeof(products));
+    if (strcmp(products, profile->products) != 0) {
+        memset(profile->matrix_flops, 0, sizeof(profile->matrix_flops));
+    }
+}
+
+/* A cache that cannot be written, or read, costs seconds, not the plan. */
+static enum zo_status keep(const char *path, const struct zo_profile *profile)
+{
+    const enum zo_status status =
+        path == NULL ? ZO_OK : zo_profile_file_update(path, profile);
+
+    return status == ZO_E_NOMEM ? status : ZO_OK;
+}
+
+static uint64_t memory_to_use(const struct zo_setup *setup)
+{
+    const uint64_t quarter = setup->host_memory_bytes / 4; /* 0: unknown */
+
+    return quarter > 0 && quarter < MEASURE_BYTES_MAX ? quarter
+                                                      : MEASURE_BYTES_MAX;
+}
+
+static enum zo_status find_or_measure(const struct zo_setup *setup,
+                                      const char *path, bool measures,
+                                      struct zo_profile *profile,
+                                      bool *found_out)
+{
+    const struct zo_machine *machine = &setup->devices.machine;
+    const bool is_host = machine->device_ops == &zo_device_host;
+    const char *device =
+        machine->device_ops->info(machine->devices[0])->description;
+    bool found = false;
+
+    if (path != NULL && access(path, F_OK) == 0 &&
+        zo_profile_file_read(path, device, is_host, profile, &found) ==
+            ZO_E_NOMEM) {
+        return ZO_E_NOMEM;
+    }
+    if (found) {
+        check_cached(setup, profile, &found);
+    }
+    if (found && profile->matrix_flops[setup->config.dtype] > 0.0) {
+        *found_out = true;
+        return ZO_OK;
+    }
+    if (!measures) {
+        *found_out = false;
+        return ZO_OK;
+    }
+    if (!found) {
+        ZO_TRY(
+            zo_profile_measure(&setup->devices, memory_to_use(setup), profile));
+    }
+    ZO_TRY(measure_products(setup, profile));
+    *found_out = true;
+    return keep(path, profile);
+}
+
+enum zo_status zo_cli_profile(const struct zo_setup *setup, bool measures,
+                              struct zo_profile *profile_out, bool *found_out)
+{
+    const struct zo_machine *machine = &setup->devices.machine;
+    struct zo_profile profile;
+    char *path = NULL;
+    enum zo_status status;
+
+    zo_profile_init(&profile);
+    if (setup->options->profile != NULL) {
+        ZO_TRY(read_named(
+            setup->options->profile,
+            machine->device_ops->info(machine->devices[0])->description,
+            machine->device_ops == &zo_device_host, &profile));
+        *profile_out = profile;
+        *found_out = true;
+        return ZO_OK;
+    }
+    if (zo_doctor_profile_path(&path) == ZO_E_NOMEM) {
+        return ZO_E_NOMEM;
+    }
+    status = find_or_measure(setup, path, measures, &profile, found_out);
+    if (status == ZO_OK && *found_out) {
+        *profile_out = profile;
+    }
+    zo_free(path);
+    return status;
+}

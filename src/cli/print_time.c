@@ -1,0 +1,166 @@
+#include "src/cli/print_time.h"
+
+#include "src/train/profile_file.h"
+
+static const char *const engine_names[ZO_ENGINES] = {
+    [ZO_ENGINE_COMPUTE] = "computation",
+    [ZO_ENGINE_H2D] = "copies to the device",
+    [ZO_ENGINE_D2H] = "copies from the device",
+    [ZO_ENGINE_COLLECTIVE] = "collectives",
+    [ZO_ENGINE_CPU] = "the processor's updates",
+    [ZO_ENGINE_NVME] = "NVMe",
+};
+
+enum zo_status zo_cli_time(const struct zo_setup *setup,
+                           const struct zo_trainer *trainer, bool measures,
+                           struct zo_cli_time *time_out, bool *found_out)
+{
+    const struct zo_build *build = zo_trainer_build(trainer);
+    struct zo_cli_time time = {0};
+    const struct zo_sim_options options = {
+        .program = &build->program,
+        .profile = &time.profile,
+        .type = build->options.type,
+    };
+    bool found = false;
+
+    ZO_TRY(zo_cli_profile(setup, measures, &time.profile, &found));
+    if (found) {
+        ZO_TRY(zo_simulate_steps(&options, build->step_schedule, &time.result));
+        time.tokens_per_second =
+            (double)setup->bounds.tokens * build->options.micros *
+            build->options.device_count / time.result.step_seconds;
+        *time_out = time;
+    }
+    *found_out = found;
+    return ZO_OK;
+}
+
+void zo_cli_time_fini(struct zo_cli_time *time)
+{
+    if (time != NULL) {
+        zo_sim_result_fini(&time->result);
+    }
+}
+
+/* "rates measured on this machine"; a rough prediction says so. */
+static void print_source(FILE *file, const struct zo_cli_time *time)
+{
+    if (time->profile.source == ZO_PROFILE_DATA_SHEET) {
+        (void)fprintf(file, "by data-sheet rates of \"%s\": an upper end",
+                      time->profile.name);
+    } else {
+        (void)fprintf(file, "by rates measured on %s", time->profile.name);
+    }
+    if (time->result.is_rough) {
+        (void)fputs("; rough, since kernels and updates share the cores", file);
+    }
+}
+
+static void print_line(FILE *file, const struct zo_cli_time *time)
+{
+    (void)fprintf(file,
+                  "predicted: %.3g s a step, %.0f tokens/s, bound by %s, ",
+                  time->result.step_seconds, time->tokens_per_second,
+                  zo_bound_text(time->result.bound));
+    print_source(file, time);
+    (void)fputc('\n', file);
+}
+
+enum zo_status zo_cli_tell_time(const struct zo_cli *cli,
+                                const struct zo_setup *setup,
+                                const struct zo_trainer *trainer)
+{
+    struct zo_cli_time time;
+    bool found = false;
+    const enum zo_status status =
+        zo_cli_time(setup, trainer, false, &time, &found);
+
+    if (status == ZO_OK && found) {
+        print_line(cli->out, &time);
+        zo_cli_time_fini(&time);
+    }
+    /* What the machine profile does not tell is no reason not to train. */
+    return status == ZO_E_ARG ? ZO_OK : status;
+}
+
+static void print_busy(FILE *file, const char *name, double busy_seconds,
+                       double bytes_per_second,
+                       const struct zo_sim_result *result)
+{
+    (void)fprintf(file, "    %-34s %10.0f %%", name,
+                  100.0 * busy_seconds / result->step_seconds);
+    if (bytes_per_second > 0.0) {
+        (void)fprintf(file, "  at %.3g GB/s", bytes_per_second * 1e-9);
+    }
+    (void)fputc('\n', file);
+}
+
+void zo_cli_print_time(FILE *file, const struct zo_cli_time *time)
+{
+    const struct zo_sim_result *result = &time->result;
+    const double least = result->chain_seconds > result->busiest_seconds
+                             ? result->chain_seconds
+                             : result->busiest_seconds;
+
+    (void)fprintf(file,
+                  "  step of the longest batches: %.3g s, %.0f tokens/s\n",
+                  result->step_seconds, time->tokens_per_second);
+    (void)fputs("    ", file);
+    print_source(file, time);
+    (void)fprintf(file,
+                  "\n    bound by %s: %.0f %% of the time; no less than %.3g s "
+                  "at these rates\n",
+                  zo_bound_text(result->bound),
+                  100.0 * result->path_seconds[result->bound] /
+                      result->step_seconds,
+                  least);
+    for (int e = 0; e < ZO_ENGINES; e++) {
+        const struct zo_sim_engine *engine = &result->engines[e];
+
+        if (engine->busy_seconds > 0.0) {
+            print_busy(file, engine_names[e], engine->busy_seconds,
+                       engine->bytes_per_second, result);
+        }
+    }
+    if (result->dram_bytes > 0.0 && time->profile.dram > 0.0) {
+        print_busy(file, "host memory", result->dram_busy_seconds,
+                   result->dram_bytes / result->step_seconds, result);
+    }
+}
+
+void zo_cli_write_time(struct zo_jsonl *json, const char *key,
+                       const struct zo_cli_time *time)
+{
+    const struct zo_sim_result *result = &time->result;
+
+    zo_jsonl_object_begin(json, key);
+    zo_jsonl_real(json, "step_seconds", result->step_seconds);
+    zo_jsonl_real(json, "tokens_per_second", time->tokens_per_second);
+    zo_jsonl_text(json, "bound", zo_bound_text(result->bound));
+    zo_jsonl_bool(json, "rough", result->is_rough);
+    zo_jsonl_real(json, "chain_seconds", result->chain_seconds);
+    zo_jsonl_real(json, "busiest_seconds", result->busiest_seconds);
+    zo_jsonl_text(json, "busiest", zo_bound_text(result->busiest));
+    zo_jsonl_real(json, "dram_bytes", result->dram_bytes);
+    zo_jsonl_real(json, "dram_busy_seconds", result->dram_busy_seconds);
+    zo_jsonl_object_begin(json, "path_seconds");
+    for (int b = 0; b < ZO_BOUNDS; b++) {
+        zo_jsonl_real(json, zo_bound_text((enum zo_bound)b),
+                      result->path_seconds[b]);
+    }
+    zo_jsonl_object_end(json);
+    zo_jsonl_object_begin(json, "engines");
+    for (int e = 0; e < ZO_ENGINES; e++) {
+        const struct zo_sim_engine *engine = &result->engines[e];
+
+        zo_jsonl_object_begin(json, zo_engine_text((enum zo_engine)e));
+        zo_jsonl_real(json, "busy_seconds", engine->busy_seconds);
+        zo_jsonl_real(json, "idle_seconds", engine->idle_seconds);
+        zo_jsonl_real(json, "bytes", engine->bytes);
+        zo_jsonl_object_end(json);
+    }
+    zo_jsonl_object_end(json);
+    zo_profile_write(json, "rates", &time->profile);
+    zo_jsonl_object_end(json);
+}

@@ -1,0 +1,424 @@
+#include "src/train/profile_measure.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/arith.h"
+#include "src/base/clock.h"
+#include "src/base/memory.h"
+#include "src/train/rates.h"
+
+#define COPY_BYTES   ((size_t)64 << 20)
+#define COPIES_AHEAD 8 /* of a direction: more than a piece of AdamW takes */
+#define ELEMS_MAX    ((int64_t)32 << 20) /* of AdamW: past every cache */
+#define ELEMS_MIN    ((int64_t)64 << 10)
+#define PIECE_ELEMS  ((int64_t)4 << 20) /* between two looks at copies */
+#define ELEM_BYTES   14                 /* kept: weight, remainder, m, v, g */
+#define ELEM_TOUCHED 26                 /* read plus written */
+#define LEAST_NS     300000000          /* of a measurement */
+#define LAUNCHES     2000
+#define SLOWED       0.03 /* below it a rate has not changed */
+
+/* ---- AdamW on the host ----------------------------------------------------
+ */
+
+struct adamw {
+    struct zo_pool *own_pool; /* owned; NULL: borrowed */
+    struct zo_device *device;
+    struct zo_kernels *kernels;
+    struct zo_stream *stream;
+    char *memory; /* owned */
+    int64_t elems, at;
+    uint32_t bad;
+};
+
+struct touch {
+    char *memory;
+    size_t bytes, piece_bytes;
+};
+
+static void touch_piece(void *work, int64_t index)
+{
+    const struct touch *touch = work;
+    const size_t offset = (size_t)index * touch->piece_bytes;
+    const size_t rest = touch->bytes - offset;
+
+    memset(touch->memory + offset, 0,
+           rest < touch->piece_bytes ? rest : touch->piece_bytes);
+}
+
+static void adamw_close(struct adamw *adamw)
+{
+    zo_device_host.stream_close(adamw->stream);
+    zo_kernels_host.close(adamw->kernels);
+    zo_device_host.close(adamw->device);
+    zo_pool_close(adamw->own_pool);
+    zo_pages_free(adamw->memory, (size_t)adamw->elems * ELEM_BYTES);
+}
+
+/* On the pool's threads, or with NULL on one. */
+static enum zo_status adamw_open(struct adamw *adamw, struct zo_pool *pool,
+                                 int64_t elems)
+{
+    struct touch touch = {.bytes = (size_t)elems * ELEM_BYTES,
+                          .piece_bytes = (size_t)2 << 20};
+    struct zo_device_options device = {.pool = pool};
+    struct zo_kernels_options kernels = {.pool = pool};
+
+    *adamw = (struct adamw){.elems = elems};
+    ZO_TRY(zo_pages_alloc(touch.bytes, "AdamW to time", &adamw->memory));
+    touch.memory = adamw->memory;
+    if (pool == NULL) {
+        ZO_TRY(zo_pool_open(0, &adamw->own_pool));
+        device.pool = kernels.pool = adamw->own_pool;
+    }
+    zo_pool_run(device.pool, touch_piece, &touch,
+                zo_div_ceil((int64_t)touch.bytes, (int64_t)touch.piece_bytes));
+    ZO_TRY(zo_device_host.open(0, &device, &adamw->device));
+    ZO_TRY(zo_kernels_host.open(adamw->device, &kernels, &adamw->kernels));
+    return zo_device_host.stream_open(adamw->device, "AdamW", &adamw->stream);
+}
+
+/* The next piece; waits for it.  Arrays lie behind one another, widest first
+ * so that all are aligned. */
+static enum zo_status adamw_piece(struct adamw *adamw, double *bytes_inout)
+{
+    const int64_t n = adamw->elems, at = adamw->at;
+    const int64_t count = zo_min_i64(PIECE_ELEMS, n - at);
+    float *m = (float *)(void *)adamw->memory;
+    uint16_t *halves = (uint16_t *)(void *)(m + 2 * n);
+    const struct zo_adamw_args args = {
+        .weight = halves + at,
+        .remainder = (int16_t *)halves + n + at,
+        .exp_avg = m + at,
+        .exp_avg_sq = m + n + at,
+        .grad = halves + 2 * n + at,
+        .bad = &adamw->bad,
+        .count = count,
+        .decay_count = count,
+        .scalars = {1.0F, 0.9F, 0.1F, 0.999F, 0.001F, 1.0F, 1e-8F, 1e-6F,
+                    1e-5F},
+        .type = ZO_BF16,
+    };
+
+    ZO_TRY(zo_kernels_host.adamw(adamw->kernels, adamw->stream, &args));
+    ZO_TRY(zo_device_host.stream_sync(adamw->stream));
+    adamw->at = at + count < n ? at + count : 0;
+    *bytes_inout += (double)count * ELEM_TOUCHED;
+    return ZO_OK;
+}
+
+static enum zo_status adamw_rate(struct adamw *adamw, double *rate_out)
+{
+    double bytes = 0.0, warm = 0.0;
+    int64_t started_ns;
+
+    ZO_TRY(adamw_piece(adamw, &warm));
+    started_ns = zo_clock_ns();
+    do {
+        ZO_TRY(adamw_piece(adamw, &bytes));
+    } while (zo_clock_ns() - started_ns < LEAST_NS);
+    *rate_out = bytes / zo_clock_seconds(started_ns, zo_clock_ns());
+    return ZO_OK;
+}
+
+/* ---- copies under way -----------------------------------------------------
+ */
+
+/* One direction of one device. */
+struct lane {
+    struct zo_device *device;
+    bool is_h2d;
+    struct zo_stream *stream;
+    void *pinned, *memory;
+    struct zo_event *events[COPIES_AHEAD];
+    int64_t queued, done;
+};
+
+struct traffic {
+    const struct zo_device_ops *ops;
+    struct lane *lanes; /* owned */
+    int count;
+};
+
+static void traffic_close(struct traffic *traffic)
+{
+    const struct zo_device_ops *ops = traffic->ops;
+
+    for (int i = 0; traffic->lanes != NULL && i < traffic->count; i++) {
+        struct lane *lane = &traffic->lanes[i];
+
+        for (int e = 0; e < COPIES_AHEAD; e++) {
+            ops->event_close(lane->events[e]);
+        }
+        ops->stream_close(lane->stream);
+        ops->mem_free(lane->device, ZO_MEM_DEVICE, lane->memory, COPY_BYTES);
+        ops->mem_free(lane->device, ZO_MEM_PINNED, lane->pinned, COPY_BYTES);
+    }
+    zo_free(traffic->lanes);
+}
+
+static enum zo_status open_lane(const struct zo_device_ops *ops,
+                                struct lane *lane)
+{
+    ZO_TRY(ops->stream_open(lane->device, "rates", &lane->stream));
+    ZO_TRY(ops->mem_alloc(lane->device, ZO_MEM_DEVICE, "copies to time",
+                          COPY_BYTES, &lane->memory));
+    ZO_TRY(ops->mem_alloc(lane->device, ZO_MEM_PINNED, "copies to time",
+                          COPY_BYTES, &lane->pinned));
+    memset(lane->pinned, 1, COPY_BYTES);
+    for (int e = 0; e < COPIES_AHEAD; e++) {
+        ZO_TRY(ops->event_open(lane->device, &lane->events[e]));
+    }
+    return ZO_OK;
+}
+
+static enum zo_status traffic_open(struct traffic *traffic,
+                                   const struct zo_machine *machine)
+{
+    *traffic = (struct traffic){.ops = machine->device_ops,
+                                .count = 2 * machine->device_count};
+    ZO_TRY(zo_alloc((size_t)traffic->count, sizeof(traffic->lanes[0]),
+                    "copies to time", &traffic->lanes));
+    for (int i = 0; i < traffic->count; i++) {
+        traffic->lanes[i].device = machine->devices[i / 2];
+        traffic->lanes[i].is_h2d = i % 2 == 0;
+    }
+    for (int i = 0; i < traffic->count; i++) {
+        ZO_TRY(open_lane(traffic->ops, &traffic->lanes[i]));
+    }
+    return ZO_OK;
+}
+
+/* Counts what is done and queues as much again. */
+static enum zo_status feed_lane(const struct zo_device_ops *ops,
+                                struct lane *lane)
+{
+    bool is_done = true;
+
+    while (lane->done < lane->queued && is_done) {
+        ZO_TRY(ops->event_query(lane->events[lane->done % COPIES_AHEAD],
+                                &is_done));
+        lane->done += is_done;
+    }
+    while (lane->queued < lane->done + COPIES_AHEAD) {
+        ZO_TRY(
+            ops->copy(lane->stream, lane->is_h2d ? lane->memory : lane->pinned,
+                      lane->is_h2d ? lane->pinned : lane->memory, COPY_BYTES));
+        ZO_TRY(ops->event_record(lane->stream,
+                                 lane->events[lane->queued % COPIES_AHEAD]));
+        lane->queued++;
+    }
+    return ZO_OK;
+}
+
+static enum zo_status feed_all(struct traffic *traffic)
+{
+    for (int i = 0; i < traffic->count; i++) {
+        ZO_TRY(feed_lane(traffic->ops, &traffic->lanes[i]));
+    }
+    return ZO_OK;
+}
+
+/* What all do at the same time, of all devices together. */
+struct together {
+    double h2d, d2h, cpu;
+};
+
+/* Copies both ways, with `adamw` (or NULL: none) beside them. */
+static enum zo_status rate_together(struct traffic *traffic,
+                                    struct adamw *adamw,
+                                    struct together *rates_out)
+{
+    struct together sum = {0};
+    int64_t started_ns;
+    double seconds;
+
+    started_ns = zo_clock_ns();
+    do {
+        ZO_TRY(feed_all(traffic));
+        if (adamw != NULL) {
+            ZO_TRY(adamw_piece(adamw, &sum.cpu));
+        }
+    } while (zo_clock_ns() - started_ns < LEAST_NS);
+    ZO_TRY(feed_all(traffic));
+    seconds = zo_clock_seconds(started_ns, zo_clock_ns());
+    for (int i = 0; i < traffic->count; i++) {
+        struct lane *lane = &traffic->lanes[i];
+
+        *(lane->is_h2d ? &sum.h2d : &sum.d2h) +=
+            (double)lane->done * (double)COPY_BYTES / seconds;
+        ZO_TRY(traffic->ops->stream_sync(lane->stream));
+        lane->queued = lane->done = 0;
+    }
+    sum.cpu /= seconds;
+    *rates_out = sum;
+    return ZO_OK;
+}
+
+/* How much of its rate alone each gave up. */
+static void set_yields(struct zo_profile *profile, const struct together *alone,
+                       const struct together *beside)
+{
+    const double yields[ZO_DRAM_USERS] = {
+        [ZO_DRAM_H2D] = 1.0 - beside->h2d / alone->h2d,
+        [ZO_DRAM_D2H] = 1.0 - beside->d2h / alone->d2h,
+        [ZO_DRAM_CPU] = 1.0 - beside->cpu / alone->cpu,
+    };
+    bool is_slowed = false;
+
+    for (int user = 0; user < ZO_DRAM_OTHER; user++) {
+        is_slowed = is_slowed || yields[user] > SLOWED;
+    }
+    for (int user = 0; is_slowed && user < ZO_DRAM_OTHER; user++) {
+        profile->dram_yield[user] = yields[user] > 0.0 ? yields[user] : 0.0;
+    }
+    profile->dram = beside->h2d + beside->d2h + beside->cpu;
+}
+
+/* ---- streams --------------------------------------------------------------
+ */
+
+/* Tiny operations one behind another, and one that is waited for. */
+static enum zo_status measure_launches(const struct zo_device_ops *ops,
+                                       const struct lane *lane,
+                                       struct zo_profile *profile)
+{
+    int64_t started_ns;
+
+    ZO_TRY(ops->stream_sync(lane->stream));
+    started_ns = zo_clock_ns();
+    for (int i = 0; i < LAUNCHES; i++) {
+        ZO_TRY(ops->fill(lane->stream, lane->memory, 0, 256));
+    }
+    ZO_TRY(ops->stream_sync(lane->stream));
+    profile->launch_seconds =
+        zo_clock_seconds(started_ns, zo_clock_ns()) / LAUNCHES;
+    started_ns = zo_clock_ns();
+    for (int i = 0; i < LAUNCHES / 10; i++) {
+        ZO_TRY(ops->fill(lane->stream, lane->memory, 0, 256));
+        ZO_TRY(ops->stream_sync(lane->stream));
+    }
+    profile->handoff_seconds =
+        zo_clock_seconds(started_ns, zo_clock_ns()) / (LAUNCHES / 10);
+    return ZO_OK;
+}
+
+/* Bytes copied a second from one device's memory to another's, or its own. */
+static enum zo_status rate_inside(const struct zo_device_ops *ops,
+                                  const struct lane *from,
+                                  const struct lane *to, double *rate_out)
+{
+    int64_t started_ns, copies = 0;
+
+    ZO_TRY(ops->copy(from->stream, to->memory, from->memory, COPY_BYTES));
+    ZO_TRY(ops->stream_sync(from->stream));
+    started_ns = zo_clock_ns();
+    do {
+        for (int i = 0; i < 16; i++, copies++) {
+            ZO_TRY(
+                ops->copy(from->stream, to->memory, from->memory, COPY_BYTES));
+        }
+        ZO_TRY(ops->stream_sync(from->stream));
+    } while (zo_clock_ns() - started_ns < LEAST_NS / 3);
+    *rate_out = (double)copies * (double)COPY_BYTES /
+                zo_clock_seconds(started_ns, zo_clock_ns());
+    return ZO_OK;
+}
+
+static enum zo_status measure_device(const struct traffic *traffic,
+                                     struct zo_profile *profile)
+{
+    const struct lane *lanes = traffic->lanes;
+
+    ZO_TRY(measure_launches(traffic->ops, &lanes[0], profile));
+    if (!profile->is_host) {
+        ZO_TRY(rate_inside(traffic->ops, &lanes[0], &lanes[1],
+                           &profile->device_bandwidth));
+        profile->device_bandwidth *= 2.0; /* read and written */
+    }
+    if (traffic->count > 2) {
+        ZO_TRY(rate_inside(traffic->ops, &lanes[0], &lanes[2],
+                           &profile->collective));
+    }
+    return ZO_OK;
+}
+
+/* ---- all of it ------------------------------------------------------------
+ */
+
+static enum zo_status measure_shared(const struct zo_machine *machine,
+                                     struct traffic *traffic,
+                                     struct adamw *adamw,
+                                     struct zo_profile *profile)
+{
+    struct together alone = {0}, beside = {0};
+
+    ZO_TRY(rate_together(traffic, NULL, &alone));
+    profile->duplex = (alone.h2d + alone.d2h) / machine->device_count;
+    if (profile->is_host) {
+        return ZO_OK;
+    }
+    alone.cpu = profile->cpu;
+    ZO_TRY(rate_together(traffic, adamw, &beside));
+    set_yields(profile, &alone, &beside);
+    return ZO_OK;
+}
+
+static enum zo_status measure_threads(const struct zo_devices *devices,
+                                      int64_t elems, struct adamw *adamw,
+                                      struct zo_profile *profile)
+{
+    struct adamw one;
+    enum zo_status status;
+
+    ZO_TRY(adamw_rate(adamw, &profile->cpu));
+    status = adamw_open(&one, NULL, elems / 4 + ELEMS_MIN);
+    if (status == ZO_OK) {
+        status = adamw_rate(&one, &profile->cpu_thread);
+    }
+    adamw_close(&one);
+    ZO_TRY(status);
+    return profile->is_host
+               ? zo_rate_memory(devices->pool, (size_t)elems * ELEM_BYTES / 2,
+                                &profile->dram)
+               : ZO_OK;
+}
+
+enum zo_status zo_profile_measure(const struct zo_devices *devices,
+                                  uint64_t bytes_max,
+                                  struct zo_profile *profile_out)
+{
+    const struct zo_machine *machine = &devices->machine;
+    const int64_t elems = zo_max_i64(
+        ELEMS_MIN,
+        zo_min_i64(ELEMS_MAX, (int64_t)(bytes_max / 4 / ELEM_BYTES)));
+    struct zo_profile profile;
+    struct zo_copy_rates copies = {0};
+    struct traffic traffic = {0};
+    struct adamw adamw = {0};
+    enum zo_status status;
+
+    zo_profile_init(&profile);
+    (void)snprintf(profile.name, sizeof(profile.name), "%s",
+                   machine->device_ops->info(machine->devices[0])->description);
+    profile.is_host = machine->device_ops == &zo_device_host;
+    profile.threads = devices->threads;
+    ZO_TRY(zo_rate_copies(machine->device_ops, machine->devices, 1, COPY_BYTES,
+                          &copies));
+    profile.h2d = copies.to_devices;
+    profile.d2h = copies.from_devices;
+    ZO_TRY_GOTO(close_all, adamw_open(&adamw, devices->pool, elems));
+    ZO_TRY_GOTO(close_all, measure_threads(devices, elems, &adamw, &profile));
+    ZO_TRY_GOTO(close_all, traffic_open(&traffic, machine));
+    ZO_TRY_GOTO(close_all, measure_device(&traffic, &profile));
+    ZO_TRY_GOTO(close_all, measure_shared(machine, &traffic, &adamw, &profile));
+    *profile_out = profile;
+
+close_all:
+    if (traffic.lanes != NULL) {
+        traffic_close(&traffic);
+    }
+    adamw_close(&adamw);
+    return status;
+}

@@ -1,0 +1,104 @@
+#!/bin/sh
+# TAP: plan says how long a step takes: by rates that are named, or measured
+# once and kept in the machine profile; and a run tells it in a line.
+program=$PWD/zero-offload
+LC_ALL=C
+export LC_ALL
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+test -x "$program" || { echo "Bail out! no $program"; exit 99; }
+cp "$SRCDIR/tests/gpu_model.json" "$work/config.json" || exit 99
+cd "$work" || exit 99
+XDG_CACHE_HOME=$work/cache
+export XDG_CACHE_HOME
+profile=cache/zero-offload/machine.json
+
+number=0
+failures=0
+# case_ NAME COMMAND...: passes if COMMAND does; a failure shows what was said.
+case_() {
+  name=$1
+  shift
+  number=$((number + 1))
+  if "$@"; then
+    echo "ok $number - $name"
+  else
+    failures=$((failures + 1))
+    echo "not ok $number - $name"
+    sed 's/^/# out: /' out 2>/dev/null | head -40
+    sed 's/^/# err: /' err 2>/dev/null | head -20
+  fi
+}
+# plans CODE ARGUMENT...
+plans() {
+  want=$1
+  shift
+  "$program" plan --backend host --model config.json --max-length 64 "$@" \
+    >out 2>err
+  test $? -eq "$want"
+}
+
+named() {
+  plans 0 --profile h200 && test ! -e "$profile" &&
+    grep -q 'step of the longest batches: [0-9.e-]* s, [0-9]* tokens/s' out &&
+    grep -q 'data-sheet rates of "h200"' out &&
+    grep -q 'bound by .*: [0-9]* % of the time' out &&
+    grep -q 'computation  *[0-9]* %' out
+}
+# A slower machine takes longer, and the figures of --json say so.
+json() {
+  plans 0 --profile h200 --json && h200=$(step_seconds) &&
+    plans 0 --profile 3090 --json && ours=$(step_seconds) &&
+    awk -v a="$h200" -v b="$ours" 'BEGIN { exit !(a > 0 && b > 2 * a) }'
+}
+step_seconds() {
+  sed -n 's/.*"time":{"step_seconds":\([0-9.e-]*\),.*/\1/p' out
+}
+unknown() { plans 2 --profile h201 && grep -q -- '--profile h201' err; }
+no_rates() {
+  echo '{"format":1,"kind":"machine"}' >none.json
+  plans 2 --profile none.json && grep -q 'holds no rates' err &&
+    echo '{"format":1,"kind":"machine","rates":[3]}' >none.json &&
+    plans 2 --profile none.json && grep -q 'none.json:1:' err
+}
+measured() {
+  plans 0 && test -s "$profile" && grep -q 'rates measured on' out &&
+    grep -q 'rough' out && grep -q '"backend":"host"' "$profile" &&
+    ! grep -qF "$work" "$profile"
+}
+kept() {
+  cp "$profile" first.json
+  plans 0 --json && cmp -s "$profile" first.json && first=$(step_seconds) &&
+    plans 0 --json && test "$(step_seconds)" = "$first" && test -n "$first" &&
+    plans 0 --profile first.json --json && test "$(step_seconds)" = "$first"
+}
+# Another number of threads is another machine.
+threads() {
+  plans 0 --threads 1 && ! cmp -s "$profile" first.json
+}
+damaged() {
+  echo '{' >"$profile"
+  plans 0 && grep -q 'rates measured on' out && grep -q '^{"format":1' "$profile"
+}
+# A model that does not fit takes no time.
+unfit() {
+  plans 3 --profile h200 --gpu-memory 10M && ! grep -q 'tokens/s' out
+}
+with_doctor() {
+  rates=$(sed 's/.*"rates"://' "$profile")
+  "$program" doctor >out 2>err && grep -qF "\"rates\":$rates" "$profile" &&
+    grep -q '"copy_bytes_per_second":[1-9]' "$profile" &&
+    plans 0 --threads 2 && grep -q '"copy_bytes_per_second":[1-9]' "$profile"
+}
+case_ 'a shipped profile is named' named
+case_ 'a slower machine takes longer' json
+case_ 'a profile that is not there' unknown
+case_ 'a profile without rates' no_rates
+case_ 'this machine is measured' measured
+case_ 'and its rates are kept' kept
+case_ 'for as many threads' threads
+case_ 'a damaged profile is made anew' damaged
+case_ 'nothing is predicted of what does not fit' unfit
+case_ 'doctor and plan keep what the other wrote' with_doctor
+echo "1..$number"
+test "$failures" -eq 0
