@@ -19,6 +19,8 @@ libzo_a_SOURCES += \
 	offload/layout.h \
 	offload/order.c \
 	offload/order.h \
+	offload/placement.c \
+	offload/placement.h \
 	offload/planner.c \
 	offload/planner.h \
 	offload/profile.c \

@@ -10,6 +10,7 @@
 #include "src/base/memory.h"
 #include "src/base/system.h"
 #include "src/cli/inputs.h"
+#include "src/cli/print_time.h"
 
 #define PLAN_ROW_TOKENS    512 /* of plan, when nothing says how long */
 #define BENCH_STEPS        13  /* of bench step, the first 3 to warm up */
@@ -121,11 +122,9 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
                            table[missing[i].id].name, missing[i].why);
         }
     }
-    if (zero->optimizer.limit == ZO_HOME_CPU ||
-        zero->optimizer.limit == ZO_HOME_NVME ||
-        zero->param.limit == ZO_HOME_CPU || zero->param.limit == ZO_HOME_NVME) {
-        const bool is_optimizer = zero->optimizer.limit == ZO_HOME_CPU ||
-                                  zero->optimizer.limit == ZO_HOME_NVME;
+    if (zero->optimizer.limit == ZO_HOME_NVME ||
+        zero->param.limit == ZO_HOME_NVME) {
+        const bool is_optimizer = zero->optimizer.limit == ZO_HOME_NVME;
         const char *section =
             is_optimizer ? "offload_optimizer" : "offload_param";
 
@@ -436,10 +435,38 @@ static int64_t eval_interval(const struct zo_setup *setup)
     return steps == ZO_EVAL_EVERY_EPOCH ? setup->steps_per_epoch : steps;
 }
 
+/*
+ * Rates to choose a placement by: named or cached ones; else those of the
+ * shipped machine whose name the device bears, else of the first, which is
+ * the most modest.
+ */
+static enum zo_status find_profile(const struct zo_setup *setup,
+                                   struct zo_profile *profile)
+{
+    const struct zo_machine *machine = &setup->devices.machine;
+    const char *device =
+        machine->device_ops->info(machine->devices[0])->description;
+    bool found = false;
+
+    ZO_TRY(zo_cli_profile(setup, false, profile, &found));
+    if (!found) {
+        *profile = *zo_profile_shipped(0);
+    }
+    for (int i = 0; !found && zo_profile_shipped(i) != NULL; i++) {
+        const struct zo_profile *shipped = zo_profile_shipped(i);
+
+        found = strcasestr(device, shipped->name) != NULL;
+        *profile = found ? *shipped : *profile;
+    }
+    return ZO_OK;
+}
+
 enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
                                 struct zo_trainer **trainer_out)
 {
+    struct zo_profile profile;
     const struct zo_trainer_options options = {
+        .profile = &profile,
         .is_serial = times_ops,
         .times_ops = times_ops,
         .config = &setup->config,
@@ -459,5 +486,6 @@ enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
         .host_memory_bytes = setup->host_memory_bytes,
     };
 
+    ZO_TRY(find_profile(setup, &profile));
     return zo_trainer_open(&options, trainer_out);
 }

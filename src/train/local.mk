@@ -17,6 +17,8 @@ libzo_a_SOURCES += \
 	src/train/profile_file.h \
 	src/train/profile_measure.c \
 	src/train/profile_measure.h \
+	src/train/place_config.c \
+	src/train/place_config.h \
 	src/train/progress.c \
 	src/train/progress.h \
 	src/train/rates.c \

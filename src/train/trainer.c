@@ -13,6 +13,7 @@
 #include "src/base/memory.h"
 #include "src/base/text.h"
 #include "src/train/feed.h"
+#include "src/train/place_config.h"
 
 #define PASSES_MAX INT64_C(32768) /* of micro batches through units */
 
@@ -34,6 +35,7 @@ struct under_way {
 struct zo_trainer {
     struct zo_trainer_options options;
     struct zo_glm *glm;
+    struct zo_place place; /* empty when a test has chosen */
     struct zo_build build;
     bool is_built;
     struct zo_executor *executor;
@@ -58,20 +60,17 @@ static int micros_of(const struct zo_trainer_options *options)
                : (int)options->config->gradient_accumulation_steps;
 }
 
-static enum zo_status build_with(struct zo_trainer *trainer,
-                                 const struct zo_placement *placement)
+/* All but a placement. */
+static struct zo_build_options build_options(struct zo_trainer *trainer)
 {
     const struct zo_trainer_options *options = &trainer->options;
     const struct zo_run_config *config = options->config;
-    const struct zo_kernel_ops *kernel_ops =
-        options->devices->machine.kernel_ops;
     struct zo_build_options build = {
         .device_count = options->devices->machine.device_count,
         .type = config->dtype,
         .comm_type = config->communication_dtype,
         .micros = micros_of(options),
         .decides = zo_run_decides(config),
-        .placement = *placement,
         .moment_type = config->optimizer.moment_dtype,
         .simd = options->simd,
         .keeps_gradients = options->keeps_gradients,
@@ -83,7 +82,8 @@ static enum zo_status build_with(struct zo_trainer *trainer,
         .boundary_bytes = (uint64_t)options->bounds.tokens *
                           (uint64_t)options->model->hidden_size *
                           zo_dtype_bytes(config->dtype),
-        .kernel_ops = kernel_ops,
+        .batch_bytes = trainer->feed.layout.bytes,
+        .kernel_ops = options->devices->machine.kernel_ops,
         .model_ops = &zo_glm_ops,
         .model = trainer->glm,
         .decide = zo_decide,
@@ -91,14 +91,7 @@ static enum zo_status build_with(struct zo_trainer *trainer,
     };
 
     build.units = zo_glm_units(trainer->glm, &build.unit_count);
-    build.batch_bytes = trainer->feed.layout.bytes;
-    if (trainer->is_built) {
-        zo_build_fini(&trainer->build);
-        trainer->is_built = false;
-    }
-    ZO_TRY(zo_build_train(&build, &trainer->build));
-    trainer->is_built = true;
-    return ZO_OK;
+    return build;
 }
 
 uint64_t zo_trainer_own_bytes(const struct zo_trainer *trainer, int device)
@@ -123,7 +116,8 @@ static enum zo_status check_budgets(const struct zo_trainer *trainer)
     const struct zo_program *program = &trainer->build.program;
     const struct zo_machine *machine = &options->devices->machine;
     char need_text[32], budget_text[32];
-    uint64_t host = program->arena_bytes[ZO_TIER_CPU][0];
+    uint64_t host = program->arena_bytes[ZO_TIER_CPU][0] +
+                    program->arena_bytes[ZO_TIER_PAGEABLE][0];
 
     for (int d = 0; d < program->device_count; d++) {
         const uint64_t need = program->arena_bytes[ZO_TIER_GPU][d] +
@@ -156,41 +150,65 @@ static enum zo_status check_budgets(const struct zo_trainer *trainer)
     return ZO_OK;
 }
 
-/* Everything on the devices: more micro batches a pass only cost memory. */
-static enum zo_status build_resident(struct zo_trainer *trainer,
-                                     enum zo_keep keep)
+/* A budget less what it must hold beside an arena; 0 is no budget. */
+static uint64_t left_of(uint64_t budget, uint64_t taken)
 {
-    const struct zo_placement placement = {.pass_micros = 1, .keep = keep};
-
-    ZO_TRY(build_with(trainer, &placement));
-    return check_budgets(trainer);
+    return budget == 0 ? 0 : (budget > taken ? budget - taken : 1);
 }
 
+/* Threads for updates on the host: all but one, which issues. */
+static int workers_of(const struct zo_trainer_options *options)
+{
+    const int threads = options->cpu_threads > 0
+                            ? options->cpu_threads
+                            : zo_pool_width(options->devices->pool) - 1;
+
+    return (int)zo_max_i64(1, zo_min_i64(threads, 256));
+}
+
+static enum zo_status choose_placement(struct zo_trainer *trainer,
+                                       const struct zo_build_options *build)
+{
+    const struct zo_trainer_options *options = &trainer->options;
+    const struct zo_machine *machine = &options->devices->machine;
+    struct zo_place_options place = {
+        .build = build,
+        .device_is_host = machine->device_ops == &zo_device_host,
+        .profile =
+            options->profile != NULL ? options->profile : zo_profile_shipped(0),
+        .cpu_workers = workers_of(options),
+    };
+    uint64_t own = 0;
+
+    zo_place_from_config(options->config, &place);
+    for (int d = 0; d < machine->device_count; d++) {
+        const uint64_t bytes = zo_trainer_own_bytes(trainer, d);
+
+        own = bytes > own ? bytes : own;
+    }
+    place.gpu_bytes = left_of(options->gpu_memory_bytes, own);
+    place.host_bytes = options->host_memory_bytes;
+    return zo_place_choose(&place, &trainer->place);
+}
+
+/* What does not fit is built all the same, for its plan. */
 static enum zo_status build_what_fits(struct zo_trainer *trainer)
 {
+    struct zo_build_options build = build_options(trainer);
     enum zo_status status = ZO_OK;
 
     if (trainer->options.placement != NULL) {
-        ZO_TRY(build_with(trainer, trainer->options.placement));
-        return check_budgets(trainer);
-    }
-    switch (trainer->options.config->activations.recompute) {
-    case ZO_RECOMPUTE_NONE:
-        return build_resident(trainer, ZO_KEEP_ALL);
-    case ZO_RECOMPUTE_CHEAP:
-        return build_resident(trainer, ZO_KEEP_COSTLY);
-    case ZO_RECOMPUTE_LAYER:
-        return build_resident(trainer, ZO_KEEP_INPUT);
-    case ZO_RECOMPUTE_AUTO:
-        break;
-    }
-    for (int keep = ZO_KEEP_ALL; keep <= ZO_KEEP_INPUT; keep++) {
-        status = build_resident(trainer, (enum zo_keep)keep);
-        if (status != ZO_E_FIT) {
-            break;
+        build.placement = *trainer->options.placement;
+    } else {
+        status = choose_placement(trainer, &build);
+        if (status != ZO_OK && status != ZO_E_FIT) {
+            return status;
         }
+        build.placement = trainer->place.placement;
     }
-    return status;
+    ZO_TRY(zo_build_train(&build, &trainer->build));
+    trainer->is_built = true;
+    return check_budgets(trainer);
 }
 
 /*
@@ -275,8 +293,14 @@ void zo_trainer_close(struct zo_trainer *trainer)
     if (trainer->is_built) {
         zo_build_fini(&trainer->build);
     }
+    zo_place_fini(&trainer->place);
     zo_glm_close(trainer->glm);
     zo_free(trainer);
+}
+
+const struct zo_place *zo_trainer_place(const struct zo_trainer *trainer)
+{
+    return trainer->place.homes == NULL ? NULL : &trainer->place;
 }
 
 const struct zo_build *zo_trainer_build(const struct zo_trainer *trainer)
@@ -292,16 +316,6 @@ struct zo_glm *zo_trainer_glm(const struct zo_trainer *trainer)
 struct zo_executor *zo_trainer_executor(const struct zo_trainer *trainer)
 {
     return trainer->executor;
-}
-
-/* Threads for updates on the host: all but one, which issues. */
-static int workers_of(const struct zo_trainer_options *options)
-{
-    const int threads = options->cpu_threads > 0
-                            ? options->cpu_threads
-                            : zo_pool_width(options->devices->pool) - 1;
-
-    return (int)zo_max_i64(1, zo_min_i64(threads, 256));
 }
 
 enum zo_status zo_trainer_start(struct zo_trainer *trainer)

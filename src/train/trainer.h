@@ -9,6 +9,7 @@
 #define ZO_SRC_TRAIN_TRAINER_H
 
 #include "config/run_config.h"
+#include "offload/placement.h"
 #include "offload/planner.h"
 #include "src/data/batches.h"
 #include "src/train/decide.h"
@@ -34,7 +35,10 @@ struct zo_trainer_options {
     bool evaluates_only; /* weights and eval_batches; run() may not be called */
     uint64_t gpu_memory_bytes;  /* budget a device; 0: none to keep to */
     uint64_t host_memory_bytes; /* likewise */
-    int cpu_threads;     /* workers of the CPU engine; 0: as devices->pool */
+    int cpu_threads; /* workers of the CPU engine; 0: as devices->pool */
+    /* Rates to choose a placement by; borrowed by open; NULL: a shipped
+     * machine's. */
+    const struct zo_profile *profile;
     bool records_times;     /* without: seconds of stream engines are null */
     struct zo_trace *trace; /* borrowed, opened; or NULL; records_times */
     /* For tests. */
@@ -46,8 +50,8 @@ struct zo_trainer_options {
 };
 
 /*
- * Builds and plans.  Of what backward may keep or recompute, the fastest that
- * fits the budgets is taken; config->activations can name it instead.
+ * Builds and plans: the placement is the fastest that fits the budgets, as far
+ * as the configuration leaves a choice (offload/placement.h).
  *
  *   ZO_E_FIT     nothing fits; *trainer_out is set all the same, so that the
  *                plan can be printed: close it
@@ -58,6 +62,8 @@ enum zo_status zo_trainer_open(const struct zo_trainer_options *options,
                                struct zo_trainer **trainer_out) ZO_MUST_CHECK;
 void zo_trainer_close(struct zo_trainer *trainer); /* NULL is allowed */
 
+/* How its placement was chosen; NULL when a test named it. */
+const struct zo_place *zo_trainer_place(const struct zo_trainer *trainer);
 const struct zo_build *zo_trainer_build(const struct zo_trainer *trainer);
 struct zo_glm *zo_trainer_glm(const struct zo_trainer *trainer);
 /* NULL before start. */

@@ -1,0 +1,436 @@
+#include "offload/placement.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "offload/layout.h"
+#include "offload/simulator.h"
+#include "src/base/arith.h"
+#include "src/base/memory.h"
+
+/* Rings, deep and shallow; the latter where memory is short. */
+enum { RINGS = 2 };
+static const struct {
+    int weights, gradients;
+} rings[RINGS] = {{3, 2}, {2, 1}};
+
+/* Gradients on the host that share a ring: so many buffers, and so many of
+ * the units that forward needs first with one of their own. */
+#define HOST_RING     3
+#define HOST_RING_OWN 5
+#define WORTH         0.99 /* of the time: what more host memory must save */
+
+/* What a candidate takes. */
+struct measure {
+    bool fits_gpu, fits_host;
+    uint64_t gpu_bytes, host_bytes;
+    double seconds; /* INFINITY: not known */
+};
+
+struct search {
+    const struct zo_place_options *options;
+    struct zo_placement placement; /* of the candidate at hand */
+    struct zo_unit_homes *homes;   /* owned; its homes */
+    int resident;                  /* its number of resident units */
+    int least_resident;            /* the fewest that are allowed */
+    int tried;
+    /* The fastest so far that fits. */
+    struct zo_placement best;
+    struct measure best_measure;
+    int best_resident;
+    bool has_best;
+};
+
+/* ---- homes ----------------------------------------------------------------
+ */
+
+/*
+ * The i-th unit to become resident.  Layers first, in the order in which
+ * forward needs them: each spares two copies up; then the embedding, of which
+ * few rows go up, and the head, which goes up once.
+ */
+static int unit_at(int i, int units)
+{
+    const int layers = units - 2;
+
+    return i < layers ? i + 1 : (i == layers ? 0 : units - 1);
+}
+
+static void set_homes(struct search *search, int resident)
+{
+    const struct zo_place_options *options = search->options;
+    const int units = options->build->unit_count;
+
+    for (int i = 0; i < units; i++) {
+        search->homes[unit_at(i, units)] =
+            i < resident ? (struct zo_unit_homes){ZO_TIER_GPU, ZO_TIER_GPU}
+                         : (struct zo_unit_homes){options->weights_limit,
+                                                  options->optimizer_limit};
+    }
+    search->resident = resident;
+    search->placement.homes = search->homes;
+}
+
+/* The fewest resident units that leave no more than the share asked for. */
+static int fewest_resident(const struct zo_place_options *options)
+{
+    const struct zo_build_options *build = options->build;
+    const int units = build->unit_count;
+    double total = 0.0, left;
+    int resident = 0;
+
+    if (build->device_count > 1 || (options->weights_limit == ZO_TIER_GPU &&
+                                    options->optimizer_limit == ZO_TIER_GPU)) {
+        return units;
+    }
+    for (int u = 0; u < units; u++) {
+        total += (double)build->units[u].elems;
+    }
+    left = total;
+    while (resident < units && left > options->optimizer_share * total) {
+        left -= (double)build->units[unit_at(resident++, units)].elems;
+    }
+    return resident;
+}
+
+/* Bytes on the device that a unit's states take once it is resident. */
+static uint64_t resident_bytes(const struct zo_build_options *build, int unit)
+{
+    const uint64_t typed = zo_dtype_bytes(build->type);
+    const uint64_t second = build->type == ZO_BF16  ? 2
+                            : build->type == ZO_F16 ? 4
+                                                    : 0;
+    const uint64_t moments = build->moment_type == ZO_BF16 ? 4 : 8;
+    const uint64_t gradient =
+        build->decides || build->keeps_gradients ? typed : 0;
+
+    return (uint64_t)build->units[unit].elems *
+           (build->evaluates_only ? typed
+                                  : typed + second + moments + gradient);
+}
+
+/* ---- one candidate --------------------------------------------------------
+ */
+
+static double simulate(const struct zo_place_options *options,
+                       const struct zo_build *build)
+{
+    const struct zo_sim_options sim = {
+        .program = &build->program,
+        .profile = options->profile,
+        .type = build->options.type,
+        .cpu_workers = options->cpu_workers,
+    };
+    struct zo_sim_result result = {0};
+    double seconds = INFINITY;
+
+    if (zo_simulate_steps(&sim,
+                          build->options.evaluates_only
+                              ? build->evaluation_schedule
+                              : build->step_schedule,
+                          &result) == ZO_OK) {
+        seconds = result.step_seconds;
+    }
+    zo_sim_result_fini(&result);
+    return seconds;
+}
+
+static bool within(uint64_t bytes, uint64_t budget)
+{
+    return budget == 0 || bytes <= budget;
+}
+
+/* Builds the candidate; its time is simulated when it fits. */
+static enum zo_status try_one(struct search *search, bool wants_time,
+                              struct measure *measure_out)
+{
+    const struct zo_place_options *options = search->options;
+    struct zo_build_options build_options = *options->build;
+    struct measure measure = {.seconds = INFINITY};
+    struct zo_build build;
+
+    search->tried++;
+    build_options.placement = search->placement;
+    ZO_TRY(zo_build_train(&build_options, &build));
+    for (int d = 0; d < build_options.device_count; d++) {
+        const uint64_t bytes = build.program.arena_bytes[ZO_TIER_GPU][d];
+
+        measure.gpu_bytes =
+            bytes > measure.gpu_bytes ? bytes : measure.gpu_bytes;
+        measure.host_bytes += options->device_is_host ? bytes : 0;
+    }
+    measure.host_bytes += build.program.arena_bytes[ZO_TIER_CPU][0] +
+                          build.program.arena_bytes[ZO_TIER_PAGEABLE][0];
+    measure.fits_gpu = within(measure.gpu_bytes, options->gpu_bytes);
+    measure.fits_host = within(measure.host_bytes, options->host_bytes);
+    if (wants_time && measure.fits_gpu && measure.fits_host) {
+        measure.seconds = simulate(options, &build);
+    }
+    zo_build_fini(&build);
+    *measure_out = measure;
+    return ZO_OK;
+}
+
+static void keep_if_best(struct search *search, const struct measure *measure,
+                         double worth)
+{
+    if (!measure->fits_gpu || !measure->fits_host) {
+        return;
+    }
+    if (search->has_best &&
+        !(measure->seconds < worth * search->best_measure.seconds)) {
+        return;
+    }
+    search->has_best = true;
+    search->best = search->placement;
+    search->best_measure = *measure;
+    search->best_resident = search->resident;
+}
+
+/* As many more units as the candidate's spare memory holds, by their bytes. */
+static int guess_resident(const struct search *search,
+                          const struct measure *bare)
+{
+    const struct zo_build_options *build = search->options->build;
+    const int units = build->unit_count;
+    const uint64_t budget = search->options->gpu_bytes;
+    uint64_t bytes = bare->gpu_bytes;
+    int resident = search->least_resident;
+
+    while (resident < units) {
+        bytes += resident_bytes(build, unit_at(resident, units));
+        if (!within(bytes, budget)) {
+            break;
+        }
+        resident++;
+    }
+    return resident;
+}
+
+/* The candidate with as many resident units as fit, if it fits at all. */
+static enum zo_status fill_up(struct search *search)
+{
+    const int units = search->options->build->unit_count;
+    struct measure measure, next;
+
+    set_homes(search, search->least_resident);
+    ZO_TRY(try_one(search, !search->options->fills, &measure));
+    if (!search->options->fills || !measure.fits_gpu) {
+        keep_if_best(search, &measure, 1.0);
+        return ZO_OK;
+    }
+    set_homes(search, guess_resident(search, &measure));
+    ZO_TRY(try_one(search, false, &measure));
+    while (!measure.fits_gpu && search->resident > search->least_resident) {
+        set_homes(search, search->resident - 1);
+        ZO_TRY(try_one(search, false, &measure));
+    }
+    while (search->resident < units) {
+        set_homes(search, search->resident + 1);
+        ZO_TRY(try_one(search, false, &next));
+        if (!next.fits_gpu) {
+            set_homes(search, search->resident - 1);
+            break;
+        }
+    }
+    ZO_TRY(try_one(search, true, &measure));
+    keep_if_best(search, &measure, 1.0);
+    return ZO_OK;
+}
+
+/* ---- the search -----------------------------------------------------------
+ */
+
+/* Everything on the devices: what keeps most is fastest. */
+static enum zo_status try_resident(struct search *search)
+{
+    const struct zo_place_options *options = search->options;
+    struct measure measure;
+
+    set_homes(search, options->build->unit_count);
+    search->placement.pass_micros = 1;
+    search->placement.host_boundaries = 0;
+    for (int keep = (int)options->keep_most;
+         keep <= (int)options->keep_least && !search->has_best; keep++) {
+        search->placement.keep = (enum zo_keep)keep;
+        ZO_TRY(try_one(search, true, &measure));
+        keep_if_best(search, &measure, 1.0);
+    }
+    return ZO_OK;
+}
+
+/* With one choice of rings and passes, all of what is kept, and where. */
+static enum zo_status try_keeps(struct search *search)
+{
+    const struct zo_place_options *options = search->options;
+    const int outputs = options->build->unit_count - 2;
+
+    for (int keep = (int)options->keep_most; keep <= (int)options->keep_least;
+         keep++) {
+        search->placement.keep = (enum zo_keep)keep;
+        for (int host = options->host_boundaries_always; host < 2; host++) {
+            search->placement.host_boundaries = host == 1 ? outputs : 0;
+            ZO_TRY(fill_up(search));
+        }
+    }
+    return ZO_OK;
+}
+
+static void set_rings(struct search *search, int ring)
+{
+    const struct zo_place_options *options = search->options;
+
+    search->placement.weight_ring =
+        (int)zo_min_i64(rings[ring].weights, options->weight_ring_max);
+    search->placement.gradient_ring = rings[ring].gradients;
+}
+
+/* Fewer micro batches a pass, or shallower rings, only where more do not fit:
+ * both cost time. */
+static enum zo_status try_offloaded(struct search *search)
+{
+    const int micros = search->options->build->micros;
+
+    search->placement.host_gradient_ring =
+        search->options->build->decides ? 0 : HOST_RING;
+    search->placement.own_gradients = HOST_RING_OWN;
+    for (int pass = micros; pass >= 1 && !search->has_best;
+         pass = pass > 1 ? (pass + 1) / 2 : 0) {
+        search->placement.pass_micros = pass;
+        for (int ring = 0; ring < RINGS && !search->has_best; ring++) {
+            set_rings(search, ring);
+            ZO_TRY(try_keeps(search));
+        }
+    }
+    return ZO_OK;
+}
+
+/* More host memory for less time: a buffer for each gradient, 16-bit copies
+ * of fp16 weights. */
+static enum zo_status spend_host_memory(struct search *search)
+{
+    const struct zo_build_options *build = search->options->build;
+    struct measure measure;
+
+    if (!search->has_best || search->best_resident == build->unit_count) {
+        return ZO_OK;
+    }
+    search->placement = search->best;
+    set_homes(search, search->best_resident);
+    if (search->best.host_gradient_ring > 0) {
+        search->placement.host_gradient_ring = 0;
+        ZO_TRY(try_one(search, true, &measure));
+        keep_if_best(search, &measure, WORTH);
+        search->placement = search->best;
+    }
+    if (build->type == ZO_F16 && !build->evaluates_only) {
+        search->placement.weight_copies = true;
+        ZO_TRY(try_one(search, true, &measure));
+        keep_if_best(search, &measure, WORTH);
+    }
+    return ZO_OK;
+}
+
+/* What is asked for, literally: nothing filled up. */
+static enum zo_status measure_literal(struct search *search,
+                                      struct zo_place *place)
+{
+    struct measure measure;
+
+    search->placement = search->best;
+    set_homes(search, search->least_resident);
+    ZO_TRY(try_one(search, false, &measure));
+    place->literal_gpu_bytes = measure.gpu_bytes;
+    return ZO_OK;
+}
+
+/* Nothing fits: the candidate that takes least. */
+static enum zo_status take_least(struct search *search)
+{
+    const struct zo_place_options *options = search->options;
+    const bool offloads = search->least_resident < options->build->unit_count;
+
+    set_homes(search, search->least_resident);
+    search->placement.keep = options->keep_least;
+    search->placement.pass_micros = 1;
+    if (offloads) {
+        set_rings(search, RINGS - 1);
+        search->placement.pass_micros = options->build->micros;
+        search->placement.host_boundaries = options->build->unit_count - 2;
+    }
+    ZO_TRY(try_one(search, false, &search->best_measure));
+    search->best = search->placement;
+    search->best_resident = search->least_resident;
+    return ZO_OK;
+}
+
+static enum zo_status choose(struct search *search, struct zo_place *place)
+{
+    const struct zo_place_options *options = search->options;
+    const int units = options->build->unit_count;
+
+    search->least_resident = fewest_resident(options);
+    search->placement = (struct zo_placement){
+        .weight_ring = rings[0].weights,
+        .gradient_ring = rings[0].gradients,
+        .pageable_weights = options->pageable_weights,
+        .pageable_optimizer = options->pageable_optimizer,
+        .waits_to_fetch = options->waits_to_fetch,
+        .reuse_max_elems = options->reuse_max_elems,
+    };
+    if (options->fills || search->least_resident == units) {
+        ZO_TRY(try_resident(search));
+    }
+    if (!search->has_best && search->least_resident < units) {
+        ZO_TRY(try_offloaded(search));
+        ZO_TRY(spend_host_memory(search));
+    }
+    if (!search->has_best) {
+        ZO_TRY(take_least(search));
+    }
+    ZO_TRY(measure_literal(search, place));
+    set_homes(search, search->best_resident);
+    place->placement = search->best;
+    place->resident_units = search->best_resident;
+    place->gpu_bytes = search->best_measure.gpu_bytes;
+    place->host_bytes = search->best_measure.host_bytes;
+    place->step_seconds = isfinite(search->best_measure.seconds)
+                              ? search->best_measure.seconds
+                              : 0.0;
+    place->tried = search->tried;
+    return search->has_best
+               ? ZO_OK
+               : ZO_FAIL(ZO_E_FIT, "no placement of %d fits the budgets",
+                         search->tried);
+}
+
+enum zo_status zo_place_choose(const struct zo_place_options *options,
+                               struct zo_place *place_out)
+{
+    struct search search = {.options = options};
+    struct zo_place place = {0};
+    enum zo_status status;
+
+    ZO_ASSERT(options->keep_most <= options->keep_least);
+    ZO_ASSERT(options->weight_ring_max >= 2 &&
+              options->weight_ring_max <= ZO_RING_MAX);
+    ZO_TRY(zo_alloc((size_t)options->build->unit_count, sizeof(search.homes[0]),
+                    "a placement", &search.homes));
+    status = choose(&search, &place);
+    if (status != ZO_OK && status != ZO_E_FIT) {
+        zo_free(search.homes);
+        return status;
+    }
+    place.homes = search.homes;
+    place.placement.homes = search.homes;
+    *place_out = place;
+    return status;
+}
+
+void zo_place_fini(struct zo_place *place)
+{
+    if (place != NULL) {
+        zo_free(place->homes);
+        *place = (struct zo_place){0};
+    }
+}
