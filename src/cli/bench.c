@@ -13,6 +13,7 @@
 #include "src/base/memory.h"
 #include "src/base/text.h"
 #include "src/cli/cli.h"
+#include "src/cli/print_time.h"
 #include "src/cli/setup.h"
 
 #define WARM_UP_STEPS 3
@@ -27,10 +28,23 @@ struct step_bench {
     struct zo_op_time times[TIMES_MAX]; /* of the steps measured */
     size_t time_count;
     double seconds[STEPS_MAX];
-    int64_t steps; /* measured */
-    double tokens; /* of a step */
-    double loss;   /* of the last step */
+    int64_t steps;                     /* measured */
+    struct zo_step_metrics sums, last; /* of those: sums of what engines did */
+    struct zo_cli_time predicted;      /* by rates measured before */
+    double tokens;                     /* of a step */
+    double loss;                       /* of the last step */
 };
+
+static void add_engines(struct zo_step_metrics *sums,
+                        const struct zo_step_metrics *metrics)
+{
+    sums->compute_seconds += metrics->compute_seconds;
+    sums->h2d_seconds += metrics->h2d_seconds;
+    sums->d2h_seconds += metrics->d2h_seconds;
+    sums->cpu_seconds += metrics->cpu_seconds;
+    sums->h2d_bytes += metrics->h2d_bytes;
+    sums->d2h_bytes += metrics->d2h_bytes;
+}
 
 static enum zo_status on_step(void *context,
                               const struct zo_step_metrics *metrics)
@@ -55,6 +69,8 @@ static enum zo_status on_step(void *context,
         bench->steps < STEPS_MAX) {
         bench->seconds[bench->steps++] = metrics->step_seconds;
         bench->tokens = (double)metrics->tokens;
+        add_engines(&bench->sums, metrics);
+        bench->last = *metrics;
     }
     bench->loss = metrics->loss;
     return ZO_OK;
@@ -119,6 +135,64 @@ static void print_times(const struct step_bench *bench)
                   (double)total_ns * 1e-6 / steps);
 }
 
+/* Whether states live on the host: then engines are what matters. */
+static bool offloads(const struct step_bench *bench)
+{
+    const struct zo_place *place = zo_trainer_place(bench->trainer);
+
+    return place != NULL &&
+           place->resident_units <
+               zo_trainer_build(bench->trainer)->options.unit_count;
+}
+
+static void print_engine(const struct step_bench *bench, const char *name,
+                         double seconds, double bytes)
+{
+    const double steps = (double)bench->steps;
+
+    (void)fprintf(bench->cli->out, "  %-10s busy %7.4f s", name,
+                  seconds / steps);
+    if (bytes > 0.0) {
+        (void)fprintf(bench->cli->out, ", %8.3f GB, %6.1f GB/s",
+                      bytes / steps * 1e-9, bytes / seconds * 1e-9);
+    }
+    (void)fputc('\n', bench->cli->out);
+}
+
+static void print_engines(const struct step_bench *bench)
+{
+    const struct zo_step_metrics *sums = &bench->sums;
+    const struct zo_sim_result *sim = &bench->predicted.result;
+    const struct zo_placement *placement =
+        &zo_trainer_place(bench->trainer)->placement;
+    const double median = bench->seconds[bench->steps / 2];
+    FILE *out = bench->cli->out;
+
+    (void)fprintf(out,
+                  "placement: %d of %d units resident, %d micro batches a "
+                  "pass, ring of %d, boundaries of %d units on the host\n",
+                  zo_trainer_place(bench->trainer)->resident_units,
+                  zo_trainer_build(bench->trainer)->options.unit_count,
+                  placement->pass_micros, placement->weight_ring,
+                  placement->host_boundaries);
+    print_engine(bench, "compute", sums->compute_seconds, 0.0);
+    print_engine(bench, "h2d", sums->h2d_seconds, (double)sums->h2d_bytes);
+    print_engine(bench, "d2h", sums->d2h_seconds, (double)sums->d2h_bytes);
+    print_engine(bench, "cpu", sums->cpu_seconds, 0.0);
+    (void)fprintf(out,
+                  "host memory %.3f GB, of it pinned %.3f GB\n"
+                  "simulated %.4f s by rates of %s, bound by %s; no run is "
+                  "faster than %.4f s\n"
+                  "step over simulated %.3f\n",
+                  (double)bench->last.host_bytes * 1e-9,
+                  (double)bench->last.pinned_bytes * 1e-9, sim->step_seconds,
+                  bench->predicted.profile.name, zo_bound_text(sim->bound),
+                  sim->busiest_seconds > sim->chain_seconds
+                      ? sim->busiest_seconds
+                      : sim->chain_seconds,
+                  median / sim->step_seconds);
+}
+
 static enum zo_status print_result(struct step_bench *bench, double flops)
 {
     const struct zo_setup *setup = &bench->setup;
@@ -168,8 +242,12 @@ static enum zo_status print_result(struct step_bench *bench, double flops)
 /* What does not fit is refused before anything is timed, with the plan. */
 static enum zo_status check_fit(struct step_bench *bench)
 {
-    const enum zo_status status =
-        zo_setup_trainer(&bench->setup, false, &bench->trainer);
+    enum zo_status status;
+    bool found;
+
+    ZO_TRY(
+        zo_cli_profile(&bench->setup, true, &bench->predicted.profile, &found));
+    status = zo_setup_trainer(&bench->setup, false, &bench->trainer);
 
     if (status == ZO_E_FIT && bench->trainer != NULL) {
         const struct zo_err failure = *zo_err_last();
@@ -208,6 +286,16 @@ static enum zo_status bench_step(struct step_bench *bench)
     qsort(bench->seconds, (size_t)bench->steps, sizeof(bench->seconds[0]),
           by_seconds);
     ZO_TRY(print_result(bench, flops));
+    if (offloads(bench)) {
+        bool found = false;
+
+        ZO_TRY(zo_cli_time(setup, bench->trainer, true, &bench->predicted,
+                           &found));
+        if (!setup->options->json) {
+            print_engines(bench);
+        }
+        return ZO_OK; /* one at a time they would tell nothing */
+    }
     zo_trainer_close(bench->trainer);
     bench->trainer = NULL;
     ZO_TRY(run_steps(bench, true));
@@ -232,6 +320,7 @@ enum zo_status zo_cli_bench(struct zo_cli *cli,
     status = bench_step(bench);
     zo_trainer_close(bench->trainer);
     zo_setup_close(&bench->setup);
+    zo_cli_time_fini(&bench->predicted);
     zo_free(bench);
     return status;
 }
