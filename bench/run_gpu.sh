@@ -9,6 +9,7 @@
 #   attention  each operation at the model's shapes; PyTorch's attention
 #   step       ChatGLM2-6B, resident, 8 x 512 tokens, in bf16 and fp16;
 #              PyTorch FSDP2 beside it
+#   offload    ChatGLM2-6B in 24 GB of GPU memory: 4 x 129 and 8 x 512 tokens
 #   sanitizer  compute-sanitizer over a small model
 #
 # Every stage leaves OUT/STAGE.log; the table at the end is OUT/summary.txt.
@@ -32,7 +33,7 @@ PYTHON=${PYTHON:-python3}
 STAGE_SECONDS=${STAGE_SECONDS:-560}
 export OUT BUILD WORK PYTHON STAGE_SECONDS
 export PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1
-all_stages='build check-gpu parity attention step sanitizer'
+all_stages='build check-gpu parity attention step offload sanitizer'
 skipped=77 # the exit code of a stage that this machine cannot do
 
 say() { printf '\n== %s\n' "$*"; }
@@ -135,6 +136,28 @@ stage_step() {
   return $status
 }
 
+# W0, W0h, W1, W1c, W2: RUNS names some.
+stage_offload() {
+  local program=$BUILD/zero-offload status=0 run
+  local model='--model chatglm2-6b --backend cuda --num-devices 1'
+  local memory="--gpu-memory ${GPU_MEMORY:-24G}"
+  for run in ${RUNS:-W0 W0h W1 W1c W2}; do
+    case $run in
+      W0) set -- --bf16 --per-device-train-batch-size 4 --max-length 129 ;;
+      W0h) set -- --fp16 --per-device-train-batch-size 4 --max-length 129 ;;
+      W1) set -- --bf16 --per-device-train-batch-size 8 --max-length 512 ;;
+      W1c) set -- --bf16 --per-device-train-batch-size 8 --max-length 512 \
+        --max-grad-norm 1 ;;
+      W2) set -- --bf16 --per-device-train-batch-size 8 --max-length 512 \
+        --gradient-accumulation-steps 4 --max-grad-norm 1 ;;
+    esac
+    echo "$run:"
+    # shellcheck disable=SC2086
+    with_memory "$program" bench step $model $memory "$@" || status=1
+  done
+  return $status
+}
+
 stage_sanitizer() {
   local sanitizer status=0 tool type code log=$BUILD/sanitizer-run
   local program=$BUILD/zero-offload
@@ -224,6 +247,7 @@ found() {
     parity) pattern='^FAIL|^worst|: loss |broken' ;;
     attention) pattern='^(copy|matmul) |^attention.* 8 +2048|^(FLASH|CUDNN).* 8 x +2048' ;;
     step) pattern='^(step|products|GPU memory|torch) ' ;;
+    offload) pattern='^(W|step|placement|  [a-z0-9]+ +busy|host|simulated|GPU)' ;;
     sanitizer) pattern='^(memcheck|racecheck|initcheck) ' ;;
     *) return ;;
   esac
