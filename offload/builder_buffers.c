@@ -44,6 +44,7 @@ static enum zo_status add_unit(struct zo_build *build, int u, int d)
     const struct zo_build_options *options = &build->options;
     const uint64_t elems = (uint64_t)options->units[u].elems;
     const uint64_t typed = elems * zo_dtype_bytes(options->type);
+    const uint64_t moment = elems * zo_dtype_bytes(options->moment_type);
     struct zo_unit_buffers *unit = zo_build_unit(build, u, d);
 
     *unit = (struct zo_unit_buffers){ZO_NO_BUFFER, ZO_NO_BUFFER, ZO_NO_BUFFER,
@@ -62,9 +63,9 @@ static enum zo_status add_unit(struct zo_build *build, int u, int d)
                           ZO_TIER_GPU, d, u, 4 * elems, &unit->master));
     }
     ZO_TRY(add_buffer(build, "first moments", ZO_PURPOSE_EXP_AVG, ZO_TIER_GPU,
-                      d, u, 4 * elems, &unit->exp_avg));
+                      d, u, moment, &unit->exp_avg));
     ZO_TRY(add_buffer(build, "second moments", ZO_PURPOSE_EXP_AVG_SQ,
-                      ZO_TIER_GPU, d, u, 4 * elems, &unit->exp_avg_sq));
+                      ZO_TIER_GPU, d, u, moment, &unit->exp_avg_sq));
     return add_buffer(build, "gradient", ZO_PURPOSE_GRADIENT, ZO_TIER_GPU, d, u,
                       typed, &unit->grad);
 }

@@ -154,6 +154,7 @@ enum zo_status zo_build_run_adamw(const struct zo_op_call *call)
         .decay_count = unit->decay_elems,
         .scalars = decides ? control->update : record->update,
         .type = options->type,
+        .moment_type = options->moment_type,
     };
 
     if (!record->has_update || (decides && control->skips)) {

@@ -69,6 +69,7 @@ static enum zo_status build_with(struct zo_trainer *trainer, enum zo_keep keep)
                       .keep = keep,
                       .weight_ring = 2,
                       .gradient_ring = 1},
+        .moment_type = config->optimizer.moment_dtype,
         .has_evaluation = options->eval_batches != NULL,
         .evaluates_only = options->evaluates_only,
         .bucket_elems = config->zero.reduce_bucket_size,
