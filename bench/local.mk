@@ -1,12 +1,18 @@
 libzo_a_SOURCES += \
+	bench/adam.c \
+	bench/adam.h \
 	bench/products.c \
 	bench/products.h
 
-# Built when asked for: make bench/bench_kernels
+# Built when asked for: make bench/bench_kernels bench/bench_adamw
 EXTRA_PROGRAMS += bench/bench_kernels
 bench_bench_kernels_SOURCES = bench/bench_kernels.c bench/kernel_cases.c \
 	bench/kernel_cases.h
 bench_bench_kernels_LDADD = libzo.a $(ZO_LIBS)
+
+EXTRA_PROGRAMS += bench/bench_adamw
+bench_bench_adamw_SOURCES = bench/bench_adamw.c
+bench_bench_adamw_LDADD = libzo.a $(ZO_LIBS)
 
 # For bench/run_gpu.sh, which builds it by name.
 EXTRA_PROGRAMS += bench/parity/gradients

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "kernels/host/host.h"
 #include "tests/model_fixtures.h"
 #include "tests/tap.h"
 #include "tests/tiny_run.h"
@@ -170,6 +171,117 @@ static void test_bucket_sizes(void)
         }
     }
 }
+
+/* ---- bf16 moments -------------------------------------------------------- */
+
+/* A run by the given instruction set; NULL: the best. */
+static enum zo_status run_with(const struct tiny_knobs *knobs,
+                               const struct zo_vector_ops *vector,
+                               struct tiny_run *run, struct tiny_result *result)
+{
+    ZO_TRY(tiny_open_machine(knobs, run));
+    for (int d = 0; vector != NULL && d < knobs->devices; d++) {
+        zo_kernels_set_vector(run->devices.machine.kernels[d], vector);
+    }
+    ZO_TRY(tiny_open_trainer(run));
+    ZO_TRY(tiny_start(run));
+    return tiny_train(run, result);
+}
+
+static bool sets_agree(const struct tiny_knobs *knobs,
+                       const struct tiny_result *want)
+{
+    const struct zo_vector_ops *all[3];
+    const int count = zo_vector_usable(all);
+    bool agree = true;
+
+    for (int i = 0; i < count; i++) {
+        struct tiny_run run;
+        struct tiny_result got;
+
+        if (run_with(knobs, all[i], &run, &got) != ZO_OK) {
+            tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
+            agree = false;
+        } else if (!tiny_same_bits(want, &got)) {
+            tap_fail(__FILE__, __LINE__, "%s gives other bits", all[i]->name);
+            agree = false;
+        }
+        tiny_close(&run);
+    }
+    return agree;
+}
+
+/* Both moments of every unit take two bytes an element. */
+static bool moments_are_half(const struct tiny_knobs *knobs)
+{
+    struct tiny_run run;
+    bool are_half = tiny_open(knobs, &run) == ZO_OK;
+
+    if (are_half) {
+        const struct zo_build *build = zo_trainer_build(run.trainer);
+
+        for (int u = 0; u < build->options.unit_count; u++) {
+            const struct zo_unit_buffers *unit = zo_build_unit(build, u, 0);
+            const uint64_t want = 2 * (uint64_t)build->options.units[u].elems;
+
+            are_half = are_half &&
+                       build->program.buffers[unit->exp_avg].bytes == want &&
+                       build->program.buffers[unit->exp_avg_sq].bytes == want;
+        }
+    }
+    tiny_close(&run);
+    return are_half;
+}
+
+/* Steps 1 to 3 see all rows, and so do steps 22 to 24. */
+static bool loss_falls(const struct tiny_result *result)
+{
+    double first = 0.0, last = 0.0;
+
+    for (int i = 0; i < 3; i++) {
+        first += result->step[i].loss;
+        last += result->step[21 + i].loss;
+    }
+    return result->step_count == 24 && last < 0.9 * first;
+}
+
+static void half_moments_of(const char *type)
+{
+    struct tiny_knobs knobs = {
+        .devices = 1, .steps = 24, .threads = 1, .learning_rate = "1e-2"};
+    struct tiny_result exact, half, again;
+    char json[512];
+
+    knobs.json = type;
+    TAP_CHECK(ran(&knobs, &exact));
+    (void)snprintf(json, sizeof(json),
+                   "%s%s\"zero_offload\": {\"moment_dtype\": \"bf16\"}", type,
+                   type[0] != '\0' ? ", " : "");
+    knobs.json = json;
+    TAP_CHECK(moments_are_half(&knobs));
+    TAP_CHECK(ran(&knobs, &half));
+    TAP_CHECK(loss_falls(&exact) && loss_falls(&half));
+    TAP_CHECK(exact.step[0].loss == half.step[0].loss); /* before updates */
+    TAP_CHECK(exact.state != half.state);
+    TAP_CHECK(tiny_loss_distance(&exact, &half) < 0.02);
+    for (knobs.threads = 2; knobs.threads <= 3; knobs.threads++) {
+        TAP_CHECK(ran(&knobs, &again));
+        TAP_CHECK(tiny_same_bits(&half, &again));
+    }
+    TAP_CHECK(sets_agree(&knobs, &half));
+    knobs.devices = 3;
+    knobs.steps = 3;
+    TAP_CHECK(ran(&knobs, &again));
+    TAP_CHECK(again.devices_agree);
+}
+
+static void test_half_moments(void)
+{
+    half_moments_of("");
+    half_moments_of(bf16);
+    half_moments_of(fp16);
+}
+
 static const struct tap_case cases[] = {
     {"random delays and threads change no bit, for 1 to 4 devices",
      test_delays_change_no_bit},
@@ -180,6 +292,8 @@ static const struct tap_case cases[] = {
     {"serial, poison, overlapped and recomputing runs agree to the bit: fp16",
      test_modes_fp16},
     {"the size of exchanged pieces changes no bit", test_bucket_sizes},
+    {"bf16 moments train, with the same bits by any threads and set",
+     test_half_moments},
 };
 
 int main(void)

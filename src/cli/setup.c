@@ -112,7 +112,6 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
         {ZO_OPTION_WRITE, "writes no DeepSpeed JSON"},
     };
     const struct zo_run_zero *zero = &setup->config.zero;
-    const struct zo_run_optimizer *optimizer = &setup->config.optimizer;
     size_t count = 0;
     const struct zo_option *table = zo_cli_options(&count);
 
@@ -135,11 +134,6 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
                        setup->options->config != NULL ? setup->options->config
                                                       : "--set",
                        section, section);
-    }
-    if (optimizer->moment_dtype != ZO_F32) {
-        return ZO_FAIL(ZO_E_NOSUPPORT,
-                       "zero_offload.moment_dtype: this version keeps moments "
-                       "in fp32");
     }
     return ZO_OK;
 }
