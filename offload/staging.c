@@ -93,6 +93,21 @@ enum zo_status zo_staging_open(struct zo_executor *executor, size_t piece_bytes,
     return ZO_OK;
 }
 
+/* Waits, and leaves a failure to zo_staging_sync(), or to who told it. */
+static void wait_for_copies(const struct zo_staging *staging)
+{
+    const struct zo_err kept = *zo_err_last();
+
+    for (int d = 0; d < staging->device_count; d++) {
+        if (ops_of(staging)->stream_sync(staging->executor->copy_streams[d]) !=
+            ZO_OK) {
+            const enum zo_status ignored = zo_err_adopt(&kept);
+
+            (void)ignored;
+        }
+    }
+}
+
 void zo_staging_close(struct zo_staging *staging)
 {
     const struct zo_machine *machine;
@@ -101,12 +116,7 @@ void zo_staging_close(struct zo_staging *staging)
         return;
     }
     machine = staging->executor->machine;
-    for (int d = 0; d < staging->device_count; d++) {
-        const enum zo_status ignored = machine->device_ops->stream_sync(
-            staging->executor->copy_streams[d]);
-
-        (void)ignored; /* told by zo_staging_sync(), or told before */
-    }
+    wait_for_copies(staging);
     for (int i = 0; staging->events != NULL &&
                     i < staging->piece_count * staging->device_count;
          i++) {
@@ -190,6 +200,9 @@ enum zo_status zo_staging_give(struct zo_staging *staging, int piece)
     for (int d = 0; status == ZO_OK && d < staging->device_count; d++) {
         status = ops_of(staging)->event_record(
             staging->executor->copy_streams[d], events_of(staging, piece)[d]);
+    }
+    if (status != ZO_OK) { /* no event tells when the copies are done */
+        wait_for_copies(staging);
     }
     put_back(staging, piece);
     (void)pthread_mutex_unlock(&staging->lock);
