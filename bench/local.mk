@@ -1,4 +1,6 @@
 libzo_a_SOURCES += \
+	bench/attention_rate.c \
+	bench/attention_rate.h \
 	bench/products.c \
 	bench/products.h
 
