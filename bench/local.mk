@@ -1,6 +1,8 @@
 libzo_a_SOURCES += \
 	bench/adam.c \
 	bench/adam.h \
+	bench/attention_rate.c \
+	bench/attention_rate.h \
 	bench/products.c \
 	bench/products.h
 

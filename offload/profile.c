@@ -1,5 +1,6 @@
 #include "offload/profile.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "src/base/memory.h"
@@ -39,14 +40,9 @@
                          [ZO_BF16] = (products)*TF,                          \
                          [ZO_F16] = (products)*TF},                          \
         .device_bandwidth = (memory)*GB, .h2d = (bus)*GB, .d2h = (bus)*GB,   \
-        .collective = (link)*GB, .dram = (host)*GB, .cpu = (host)*GB,        \
-        .nvme_read = (read)*GB, .nvme_write = (write)*GB, .threads = 16,     \
-        .dram_yield = {                                                      \
-            1.0,                                                             \
-            1.0,                                                             \
-            1.0,                                                             \
-            1.0                                                              \
-        }                                                                    \
+        .collective = (link)*GB, .dram = {(host)*GB, {1.0, 1.0, 1.0, 1.0}},  \
+        .cpu = (host)*GB, .nvme_read = (read)*GB, .nvme_write = (write)*GB,  \
+        .threads = 16                                                        \
     }
 
 static const struct zo_profile shipped[] = {
@@ -62,8 +58,18 @@ void zo_profile_init(struct zo_profile *profile)
 {
     *profile = (struct zo_profile){.source = ZO_PROFILE_MEASURED};
     for (int user = 0; user < ZO_DRAM_USERS; user++) {
-        profile->dram_yield[user] = 1.0;
+        profile->dram.yield[user] = 1.0;
+        profile->dram_h2d.yield[user] = 1.0;
+        profile->dram_d2h.yield[user] = 1.0;
     }
+}
+
+double zo_profile_dram(const struct zo_profile *profile)
+{
+    return profile->dram.rate <= 0.0
+               ? 0.0
+               : fmax(profile->dram.rate,
+                      fmax(profile->dram_h2d.rate, profile->dram_d2h.rate));
 }
 
 const struct zo_profile *zo_profile_shipped(int index)

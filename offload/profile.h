@@ -24,13 +24,23 @@ enum zo_profile_source {
     ZO_PROFILE_MEASURED,   /* on this machine */
 };
 
-/* What draws on the host's memory; see dram_yield. */
+/* What draws on the host's memory. */
 enum zo_dram_user {
     ZO_DRAM_H2D,
     ZO_DRAM_D2H,
     ZO_DRAM_CPU,
     ZO_DRAM_OTHER, /* NVMe; computation of host devices */
     ZO_DRAM_USERS
+};
+
+struct zo_dram {
+    double rate; /* bytes read plus written; 0: no limit */
+    /*
+     * How much each user gives way when demand exceeds the rate: a share of
+     * what is missing, in proportion to demand times this.  All equal:
+     * everybody is slowed in proportion.
+     */
+    double yield[ZO_DRAM_USERS];
 };
 
 struct zo_profile {
@@ -49,7 +59,6 @@ struct zo_profile {
     double handoff_seconds; /* a stream operation behind one of the CPU */
 
     /* The host, which all devices share. */
-    double dram;        /* copies and CPU work together; 0: no limit */
     double cpu;         /* bytes of AdamW, read plus written, all threads */
     double cpu_thread;  /* of one thread alone; 0: cpu / threads */
     double cpu_seconds; /* of each piece of CPU work, to hand it out */
@@ -57,11 +66,11 @@ struct zo_profile {
     int threads; /* of the CPU engine */
 
     /*
-     * How much each user gives way when demand exceeds dram: a share of what
-     * is missing, in proportion to demand times this.  All equal: everybody
-     * is slowed in proportion.
+     * The host's memory: copies and CPU work together.  Its rate depends on
+     * which directions of copies take part: both, or one of them alone (rate
+     * 0: as with both).
      */
-    double dram_yield[ZO_DRAM_USERS];
+    struct zo_dram dram, dram_h2d, dram_d2h;
 
     /*
      * Devices of the host backend: their memory is DRAM and their kernels run
@@ -72,6 +81,9 @@ struct zo_profile {
 
 /* All rates unknown, every yield 1. */
 void zo_profile_init(struct zo_profile *profile);
+
+/* The highest rate of the host's memory, whatever runs; 0: no limit. */
+double zo_profile_dram(const struct zo_profile *profile);
 
 /*
  * The shipped profiles: NULL behind the last.  Data-sheet values of a host

@@ -307,6 +307,25 @@ static void limit_buses(struct run *run)
     }
 }
 
+/* The limit with the copies that run now. */
+static const struct zo_dram *memory_now(const struct run *run)
+{
+    const struct zo_profile *profile = run->sim->options->profile;
+    bool is_up = false, is_down = false;
+
+    for (size_t i = 0; i < run->flow_count; i++) {
+        const struct flow *flow = &run->flows[i];
+
+        is_up = is_up || (flow->user == ZO_DRAM_H2D && works(flow));
+        is_down = is_down || (flow->user == ZO_DRAM_D2H && works(flow));
+    }
+    return is_up && !is_down && profile->dram_h2d.rate > 0.0
+               ? &profile->dram_h2d
+           : is_down && !is_up && profile->dram_d2h.rate > 0.0
+               ? &profile->dram_d2h
+               : &profile->dram;
+}
+
 /*
  * Where more of the host's memory is wanted than there is, each gives up of
  * its demand a share in proportion to its yield; nobody more than nine
@@ -314,29 +333,29 @@ static void limit_buses(struct run *run)
  */
 static bool limit_memory(struct run *run)
 {
-    const struct zo_profile *profile = run->sim->options->profile;
+    const struct zo_dram *dram = memory_now(run);
     double wanted = 0.0, yielding = 0.0, most = 0.0, give;
 
     for (size_t i = 0; i < run->flow_count; i++) {
         const struct flow *flow = &run->flows[i];
         const double demand = flow->speed * flow->dram_a_unit * flow->workers;
-        const double yield = profile->dram_yield[flow->user];
+        const double yield = dram->yield[flow->user];
 
         wanted += demand;
         yielding += demand * yield;
         most = demand > 0.0 && yield > most ? yield : most;
     }
-    if (profile->dram <= 0.0 || wanted <= profile->dram) {
+    if (dram->rate <= 0.0 || wanted <= dram->rate) {
         return false;
     }
-    give = yielding > 0.0 ? (wanted - profile->dram) / yielding : 1.0;
+    give = yielding > 0.0 ? (wanted - dram->rate) / yielding : 1.0;
     for (size_t i = 0; i < run->flow_count; i++) {
         struct flow *flow = &run->flows[i];
 
         if (flow->dram_a_unit > 0.0) {
             flow->speed *= yielding > 0.0 && give * most <= 0.9
-                               ? 1.0 - give * profile->dram_yield[flow->user]
-                               : profile->dram / wanted;
+                               ? 1.0 - give * dram->yield[flow->user]
+                               : dram->rate / wanted;
         }
     }
     return true;

@@ -90,7 +90,7 @@ static enum zo_status compute_cost(const struct zo_sim_options *options,
     const double bandwidth =
         profile->device_bandwidth > 0.0 || !profile->is_host
             ? profile->device_bandwidth
-            : profile->dram;
+            : zo_profile_dram(profile);
     const double attention =
         profile->attention_flops > 0.0 ? profile->attention_flops : matrix;
     double memory_seconds = 0.0;

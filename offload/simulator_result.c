@@ -145,7 +145,9 @@ static enum zo_status read_engines(const struct zo_sim *sim,
             seen->busy_seconds > 0.0 ? seen->bytes / seen->busy_seconds : 0.0;
     }
     result->dram_busy_seconds =
-        profile->dram > 0.0 ? result->dram_bytes / profile->dram : 0.0;
+        zo_profile_dram(profile) > 0.0
+            ? result->dram_bytes / zo_profile_dram(profile)
+            : 0.0;
     return ZO_OK;
 }
 
@@ -237,8 +239,9 @@ static enum zo_status read_busiest(const struct zo_sim *sim,
     if (cpu > 0.0) {
         note_busiest(result, cpu_bytes / cpu, ZO_BOUND_CPU);
     }
-    if (profile->dram > 0.0) {
-        note_busiest(result, dram_bytes / profile->dram, ZO_BOUND_DRAM);
+    if (zo_profile_dram(profile) > 0.0) {
+        note_busiest(result, dram_bytes / zo_profile_dram(profile),
+                     ZO_BOUND_DRAM);
     }
     zo_free(lane_seconds);
     return ZO_OK;

@@ -72,14 +72,17 @@ static struct zo_profile some_profile(const char *name)
     profile.collective = 2.55e11;
     profile.launch_seconds = 2.5e-6;
     profile.handoff_seconds = 1.5e-5;
-    profile.dram = 1.55e11;
+    profile.dram.rate = 1.61e11;
+    profile.dram_h2d.rate = 1.43e11;
+    profile.dram_d2h.rate = 1.36e11;
     profile.cpu = 1.21e11;
     profile.cpu_thread = 1.3e10;
     profile.cpu_seconds = 1e-6;
     profile.nvme_read = 1.9e9;
     profile.nvme_write = 1.7e9;
     profile.threads = 14;
-    profile.dram_yield[ZO_DRAM_D2H] = 0.125;
+    profile.dram.yield[ZO_DRAM_D2H] = 0.125;
+    profile.dram_d2h.yield[ZO_DRAM_CPU] = 0.75;
     return profile;
 }
 
@@ -91,7 +94,9 @@ static bool same(const struct zo_profile *a, const struct zo_profile *b)
         }
     }
     for (int user = 0; user < ZO_DRAM_USERS; user++) {
-        if (a->dram_yield[user] != b->dram_yield[user]) {
+        if (a->dram.yield[user] != b->dram.yield[user] ||
+            a->dram_h2d.yield[user] != b->dram_h2d.yield[user] ||
+            a->dram_d2h.yield[user] != b->dram_d2h.yield[user]) {
             return false;
         }
     }
@@ -102,11 +107,13 @@ static bool same(const struct zo_profile *a, const struct zo_profile *b)
            a->d2h == b->d2h && a->duplex == b->duplex &&
            a->collective == b->collective &&
            a->launch_seconds == b->launch_seconds &&
-           a->handoff_seconds == b->handoff_seconds && a->dram == b->dram &&
-           a->cpu == b->cpu && a->cpu_thread == b->cpu_thread &&
-           a->cpu_seconds == b->cpu_seconds && a->nvme_read == b->nvme_read &&
-           a->nvme_write == b->nvme_write && a->threads == b->threads &&
-           a->is_host == b->is_host;
+           a->handoff_seconds == b->handoff_seconds &&
+           a->dram.rate == b->dram.rate &&
+           a->dram_h2d.rate == b->dram_h2d.rate &&
+           a->dram_d2h.rate == b->dram_d2h.rate && a->cpu == b->cpu &&
+           a->cpu_thread == b->cpu_thread && a->cpu_seconds == b->cpu_seconds &&
+           a->nvme_read == b->nvme_read && a->nvme_write == b->nvme_write &&
+           a->threads == b->threads && a->is_host == b->is_host;
 }
 
 /* ---- round trips ----------------------------------------------------------

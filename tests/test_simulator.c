@@ -223,7 +223,7 @@ static void test_dram(void)
     struct bench bench;
 
     bench_init(&bench);
-    bench.profile.dram = 20.0;
+    bench.profile.dram.rate = 20.0;
     copy(&bench, ZO_ENGINE_H2D, 0, 100);
     copy(&bench, ZO_ENGINE_D2H, 1, 100);
     update(&bench, 2, 400, 40, 0);
@@ -245,9 +245,9 @@ static void test_yield(void)
     struct bench bench;
 
     bench_init(&bench);
-    bench.profile.dram = 25.0;
-    bench.profile.dram_yield[ZO_DRAM_H2D] = 0.0;
-    bench.profile.dram_yield[ZO_DRAM_D2H] = 0.0;
+    bench.profile.dram.rate = 25.0;
+    bench.profile.dram.yield[ZO_DRAM_H2D] = 0.0;
+    bench.profile.dram.yield[ZO_DRAM_D2H] = 0.0;
     copy(&bench, ZO_ENGINE_H2D, 0, 100);
     copy(&bench, ZO_ENGINE_D2H, 1, 100);
     update(&bench, 2, 400, 40, 0);
@@ -255,6 +255,26 @@ static void test_yield(void)
     CHECK_SECONDS(end_of(&bench, 0), 10.0);
     CHECK_SECONDS(end_of(&bench, 1), 10.0);
     CHECK_SECONDS(end_of(&bench, 2), 10.0 + 350.0 / 20.0); /* 5 a second */
+    bench_fini(&bench);
+}
+
+/* With copies in one direction alone the memory may be another. */
+static void test_mixes(void)
+{
+    struct bench bench;
+
+    bench_init(&bench);
+    bench.profile.dram.rate = 40.0; /* enough for all */
+    bench.profile.dram_h2d.rate = 15.0;
+    bench.profile.dram_d2h.rate = 25.0;
+    bench.profile.dram_d2h.yield[ZO_DRAM_D2H] = 0.0;
+    copy(&bench, ZO_ENGINE_H2D, 0, 50);
+    update(&bench, 1, 1000, 100, 0);
+    copy(&bench, ZO_ENGINE_D2H, 0, 50);
+    TAP_CHECK_INT(simulate(&bench, 1), ZO_OK);
+    CHECK_SECONDS(end_of(&bench, 0), 10.0);       /* 5 and 10 a second */
+    CHECK_SECONDS(end_of(&bench, 2), 10.0 + 5.0); /* 10 and 15 */
+    CHECK_SECONDS(end_of(&bench, 1), 15.0 + (1000.0 - 100.0 - 75.0) / 20.0);
     bench_fini(&bench);
 }
 
@@ -422,7 +442,7 @@ static void test_host(void)
     bench_init(&bench);
     bench.profile.is_host = true;
     bench.profile.device_bandwidth = 0.0;
-    bench.profile.dram = 1000.0;
+    bench.profile.dram.rate = 1000.0;
     compute(&bench, 0, 10.0);
     update(&bench, 0, 200, 20, 0);
     TAP_CHECK_INT(simulate(&bench, 1), ZO_OK);
@@ -519,7 +539,11 @@ static enum zo_status random_run_init(struct random_run *run, uint64_t seed)
         help_once_in(&random, 2) ? 0.0 : profile->cpu / profile->threads * 1.5;
     profile->nvme_read = random_rate(&random);
     profile->nvme_write = random_rate(&random);
-    profile->dram = help_once_in(&random, 3) ? 0.0 : random_rate(&random);
+    profile->dram.rate = help_once_in(&random, 3) ? 0.0 : random_rate(&random);
+    if (profile->dram.rate > 0.0 && help_once_in(&random, 2)) {
+        profile->dram_h2d.rate = profile->dram.rate * 0.75;
+        profile->dram_d2h.rate = profile->dram.rate * 1.25;
+    }
     profile->launch_seconds = help_once_in(&random, 2) ? 0.0 : 0.1;
     profile->handoff_seconds = help_once_in(&random, 2) ? 0.0 : 0.2;
     profile->cpu_seconds = help_once_in(&random, 2) ? 0.0 : 0.05;
@@ -605,8 +629,8 @@ static double serial_seconds(const struct random_run *run,
                                                       ? profile->cpu_thread
                                                       : share);
         }
-        if (profile->dram > 0.0) { /* a copy on the host: both its ends */
-            seconds += 2.0 * bytes / profile->dram;
+        if (profile->dram.rate > 0.0) { /* a copy on the host: both its ends */
+            seconds += 2.0 * bytes / (0.75 * profile->dram.rate);
         }
     }
     return seconds;
@@ -729,6 +753,7 @@ int main(void)
         {"attention has a rate of its own", test_attention},
         {"copies and AdamW share the host's memory", test_dram},
         {"who yields nothing is not slowed", test_yield},
+        {"memory by the copies that take part", test_mixes},
         {"both directions of a bus have a common limit", test_duplex},
         {"a ring of two hides the shorter of copy and products", test_rings},
         {"the processor takes the lowest number, then the oldest",

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/attention_rate.h"
 #include "bench/products.h"
 #include "src/base/arith.h"
 #include "src/base/memory.h"
@@ -27,6 +28,12 @@ static int64_t product_tokens(const struct zo_setup *setup)
     return zo_min_i64(setup->bounds.tokens, TOKENS_MAX);
 }
 
+static int64_t row_tokens(const struct zo_setup *setup)
+{
+    return zo_max_i64(1,
+                      zo_min_i64(setup->positions_max, product_tokens(setup)));
+}
+
 /* What products are timed on: rates of others are not taken from the cache. */
 static void name_products(const struct zo_setup *setup, bool is_host,
                           char *target, size_t target_bytes)
@@ -34,10 +41,11 @@ static void name_products(const struct zo_setup *setup, bool is_host,
     if (is_host) {
         (void)snprintf(target, target_bytes, "square matrices");
     } else {
-        (void)snprintf(target, target_bytes, "%lld x %lld, %lld tokens",
-                       (long long)setup->model.hidden_size,
-                       (long long)setup->model.ffn_size,
-                       (long long)product_tokens(setup));
+        (void)snprintf(
+            target, target_bytes, "%lld x %lld, %lld tokens in rows of %lld",
+            (long long)setup->model.hidden_size,
+            (long long)setup->model.ffn_size, (long long)product_tokens(setup),
+            (long long)row_tokens(setup));
     }
 }
 
@@ -78,7 +86,10 @@ static enum zo_status measure_products(const struct zo_setup *setup,
                              product_tokens(setup), product_tokens(setup),
                              &rate));
     profile->matrix_flops[type] = rate.flops / rate.seconds;
-    return ZO_OK;
+    return zo_bench_attention(
+        &setup->devices, &setup->model, type,
+        zo_max_i64(1, product_tokens(setup) / row_tokens(setup)),
+        row_tokens(setup), &profile->attention_flops);
 }
 
 /* ---- where rates come from ------------------------------------------------

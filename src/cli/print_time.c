@@ -123,7 +123,7 @@ void zo_cli_print_time(FILE *file, const struct zo_cli_time *time)
                        engine->bytes_per_second, result);
         }
     }
-    if (result->dram_bytes > 0.0 && time->profile.dram > 0.0) {
+    if (result->dram_bytes > 0.0 && zo_profile_dram(&time->profile) > 0.0) {
         print_busy(file, "host memory", result->dram_busy_seconds,
                    result->dram_bytes / result->step_seconds, result);
     }

@@ -34,6 +34,7 @@ check_PROGRAMS += \
 	tests/test_loss_scaler \
 	tests/test_lr_schedule \
 	tests/test_metrics \
+	tests/test_attention_rate \
 	tests/test_profile_file \
 	tests/test_profile_measure \
 	tests/test_progress \

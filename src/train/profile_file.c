@@ -13,6 +13,7 @@
 #define BUFFER_BYTES 4096
 #define RATE_MAX     1e21 /* beyond any machine */
 #define SECONDS_MAX  1.0
+#define YIELD_MAX    1e6
 #define THREADS_MAX  1024
 #define COPY_DEPTH   8 /* of a profile's members; deeper ones are left out */
 
@@ -32,7 +33,6 @@ static const struct rate {
     {"duplex_bytes_per_second", offsetof(struct zo_profile, duplex), RATE_MAX},
     {"collective_bytes_per_second", offsetof(struct zo_profile, collective),
      RATE_MAX},
-    {"dram_bytes_per_second", offsetof(struct zo_profile, dram), RATE_MAX},
     {"cpu_bytes_per_second", offsetof(struct zo_profile, cpu), RATE_MAX},
     {"cpu_thread_bytes_per_second", offsetof(struct zo_profile, cpu_thread),
      RATE_MAX},
@@ -55,6 +55,15 @@ static const char *const yields[ZO_DRAM_USERS] = {
     [ZO_DRAM_OTHER] = "other",
 };
 
+static const struct dram {
+    const char *key;
+    size_t offset;
+} drams[] = {
+    {"dram", offsetof(struct zo_profile, dram)},
+    {"dram_h2d_alone", offsetof(struct zo_profile, dram_h2d)},
+    {"dram_d2h_alone", offsetof(struct zo_profile, dram_d2h)},
+};
+
 static void put_rate(struct zo_jsonl *json, const char *key, double rate)
 {
     if (rate > 0.0) {
@@ -62,6 +71,19 @@ static void put_rate(struct zo_jsonl *json, const char *key, double rate)
     } else {
         zo_jsonl_null(json, key);
     }
+}
+
+static void put_dram(struct zo_jsonl *json, const char *key,
+                     const struct zo_dram *dram)
+{
+    zo_jsonl_object_begin(json, key);
+    put_rate(json, "bytes_per_second", dram->rate);
+    zo_jsonl_object_begin(json, "yield");
+    for (int user = 0; user < ZO_DRAM_USERS; user++) {
+        zo_jsonl_real(json, yields[user], dram->yield[user]);
+    }
+    zo_jsonl_object_end(json);
+    zo_jsonl_object_end(json);
 }
 
 void zo_profile_write(struct zo_jsonl *json, const char *key,
@@ -83,11 +105,11 @@ void zo_profile_write(struct zo_jsonl *json, const char *key,
         put_rate(json, rates[i].key,
                  *(const double *)((const char *)profile + rates[i].offset));
     }
-    zo_jsonl_object_begin(json, "dram_yield");
-    for (int user = 0; user < ZO_DRAM_USERS; user++) {
-        zo_jsonl_real(json, yields[user], profile->dram_yield[user]);
+    for (size_t i = 0; i < ZO_COUNT(drams); i++) {
+        put_dram(
+            json, drams[i].key,
+            (const struct zo_dram *)((const char *)profile + drams[i].offset));
     }
-    zo_jsonl_object_end(json);
     zo_jsonl_object_end(json);
 }
 
@@ -151,11 +173,30 @@ static enum zo_status get_choice(const struct zo_json_doc *doc,
                               text);
 }
 
+static enum zo_status parse_dram(const struct zo_json_doc *doc,
+                                 const struct zo_json *object, const char *key,
+                                 struct zo_dram *dram)
+{
+    const struct zo_json *inner, *yield;
+
+    ZO_TRY(get_object(doc, object, key, &inner));
+    if (inner == NULL) {
+        return ZO_OK;
+    }
+    ZO_TRY(get_rate(doc, inner, "bytes_per_second", RATE_MAX, &dram->rate));
+    ZO_TRY(get_object(doc, inner, "yield", &yield));
+    for (int user = 0; user < ZO_DRAM_USERS && yield != NULL; user++) {
+        ZO_TRY(
+            get_rate(doc, yield, yields[user], YIELD_MAX, &dram->yield[user]));
+    }
+    return ZO_OK;
+}
+
 static enum zo_status parse_rates(const struct zo_json_doc *doc,
                                   const struct zo_json *object,
                                   struct zo_profile *profile)
 {
-    const struct zo_json *products, *yield;
+    const struct zo_json *products;
 
     ZO_TRY(get_object(doc, object, "products_flops_per_second", &products));
     for (int t = 0; t < ZO_PROFILE_TYPES && products != NULL; t++) {
@@ -166,10 +207,10 @@ static enum zo_status parse_rates(const struct zo_json_doc *doc,
         ZO_TRY(get_rate(doc, object, rates[i].key, rates[i].max,
                         (double *)((char *)profile + rates[i].offset)));
     }
-    ZO_TRY(get_object(doc, object, "dram_yield", &yield));
-    for (int user = 0; user < ZO_DRAM_USERS && yield != NULL; user++) {
-        ZO_TRY(get_rate(doc, yield, yields[user], 1e6,
-                        &profile->dram_yield[user]));
+    for (size_t i = 0; i < ZO_COUNT(drams); i++) {
+        ZO_TRY(
+            parse_dram(doc, object, drams[i].key,
+                       (struct zo_dram *)((char *)profile + drams[i].offset)));
     }
     return ZO_OK;
 }

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "src/base/arith.h"
 #include "src/base/clock.h"
@@ -10,6 +11,7 @@
 
 #define COPY_BYTES   ((size_t)64 << 20)
 #define COPIES_AHEAD 8 /* of a direction: more than a piece of AdamW takes */
+#define COPIES_LEAST 4 /* of each lane, however long they take */
 #define ELEMS_MAX    ((int64_t)32 << 20) /* of AdamW: past every cache */
 #define ELEMS_MIN    ((int64_t)64 << 10)
 #define PIECE_ELEMS  ((int64_t)4 << 20) /* between two looks at copies */
@@ -190,6 +192,13 @@ static enum zo_status traffic_open(struct traffic *traffic,
     return ZO_OK;
 }
 
+enum { H2D = 1, D2H = 2 };
+
+static unsigned direction_of(const struct lane *lane)
+{
+    return lane->is_h2d ? H2D : D2H;
+}
+
 /* Counts what is done and queues as much again. */
 static enum zo_status feed_lane(const struct zo_device_ops *ops,
                                 struct lane *lane)
@@ -212,12 +221,28 @@ static enum zo_status feed_lane(const struct zo_device_ops *ops,
     return ZO_OK;
 }
 
-static enum zo_status feed_all(struct traffic *traffic)
+/* Of the directions that take part. */
+static enum zo_status feed_all(struct traffic *traffic, unsigned directions)
 {
     for (int i = 0; i < traffic->count; i++) {
+        if ((direction_of(&traffic->lanes[i]) & directions) == 0) {
+            continue;
+        }
         ZO_TRY(feed_lane(traffic->ops, &traffic->lanes[i]));
     }
     return ZO_OK;
+}
+
+static int64_t fewest_done(const struct traffic *traffic, unsigned directions)
+{
+    int64_t fewest = INT64_MAX;
+
+    for (int i = 0; i < traffic->count; i++) {
+        if ((direction_of(&traffic->lanes[i]) & directions) != 0) {
+            fewest = zo_min_i64(fewest, traffic->lanes[i].done);
+        }
+    }
+    return fewest;
 }
 
 /* What all do at the same time, of all devices together. */
@@ -225,23 +250,27 @@ struct together {
     double h2d, d2h, cpu;
 };
 
-/* Copies both ways, with `adamw` (or NULL: none) beside them. */
+/* Copies, with `adamw` (or NULL: none) beside them. */
 static enum zo_status rate_together(struct traffic *traffic,
-                                    struct adamw *adamw,
+                                    unsigned directions, struct adamw *adamw,
                                     struct together *rates_out)
 {
+    const struct timespec poll = {.tv_nsec = 50000};
     struct together sum = {0};
     int64_t started_ns;
     double seconds;
 
     started_ns = zo_clock_ns();
+    ZO_TRY(feed_all(traffic, directions));
     do {
-        ZO_TRY(feed_all(traffic));
         if (adamw != NULL) {
             ZO_TRY(adamw_piece(adamw, &sum.cpu));
+        } else {
+            (void)nanosleep(&poll, NULL); /* the host's streams need cores */
         }
-    } while (zo_clock_ns() - started_ns < LEAST_NS);
-    ZO_TRY(feed_all(traffic));
+        ZO_TRY(feed_all(traffic, directions));
+    } while (zo_clock_ns() - started_ns < LEAST_NS ||
+             fewest_done(traffic, directions) < COPIES_LEAST);
     seconds = zo_clock_seconds(started_ns, zo_clock_ns());
     for (int i = 0; i < traffic->count; i++) {
         struct lane *lane = &traffic->lanes[i];
@@ -256,24 +285,30 @@ static enum zo_status rate_together(struct traffic *traffic,
     return ZO_OK;
 }
 
-/* How much of its rate alone each gave up. */
-static void set_yields(struct zo_profile *profile, const struct together *alone,
-                       const struct together *beside)
+/* How much of its rate alone each gave up; what does not run has none. */
+static double given_up(double alone, double beside)
 {
-    const double yields[ZO_DRAM_USERS] = {
-        [ZO_DRAM_H2D] = 1.0 - beside->h2d / alone->h2d,
-        [ZO_DRAM_D2H] = 1.0 - beside->d2h / alone->d2h,
-        [ZO_DRAM_CPU] = 1.0 - beside->cpu / alone->cpu,
-    };
-    bool is_slowed = false;
+    return alone > beside && alone > 0.0 ? 1.0 - beside / alone : 0.0;
+}
 
-    for (int user = 0; user < ZO_DRAM_OTHER; user++) {
-        is_slowed = is_slowed || yields[user] > SLOWED;
+static enum zo_status measure_dram(struct traffic *traffic, struct adamw *adamw,
+                                   unsigned directions, struct together alone,
+                                   double cpu_alone, struct zo_dram *dram)
+{
+    struct together beside = {0};
+    double h2d, d2h, cpu;
+
+    ZO_TRY(rate_together(traffic, directions, adamw, &beside));
+    h2d = given_up(alone.h2d, beside.h2d);
+    d2h = given_up(alone.d2h, beside.d2h);
+    cpu = given_up(cpu_alone, beside.cpu);
+    if (h2d > SLOWED || d2h > SLOWED || cpu > SLOWED) {
+        dram->yield[ZO_DRAM_H2D] = h2d;
+        dram->yield[ZO_DRAM_D2H] = d2h;
+        dram->yield[ZO_DRAM_CPU] = cpu;
     }
-    for (int user = 0; is_slowed && user < ZO_DRAM_OTHER; user++) {
-        profile->dram_yield[user] = yields[user] > 0.0 ? yields[user] : 0.0;
-    }
-    profile->dram = beside->h2d + beside->d2h + beside->cpu;
+    dram->rate = beside.h2d + beside.d2h + beside.cpu;
+    return ZO_OK;
 }
 
 /* ---- streams --------------------------------------------------------------
@@ -352,17 +387,21 @@ static enum zo_status measure_shared(const struct zo_machine *machine,
                                      struct adamw *adamw,
                                      struct zo_profile *profile)
 {
-    struct together alone = {0}, beside = {0};
+    struct together up = {0}, down = {0}, both = {0};
 
-    ZO_TRY(rate_together(traffic, NULL, &alone));
-    profile->duplex = (alone.h2d + alone.d2h) / machine->device_count;
+    ZO_TRY(rate_together(traffic, H2D | D2H, NULL, &both));
+    profile->duplex = (both.h2d + both.d2h) / machine->device_count;
     if (profile->is_host) {
         return ZO_OK;
     }
-    alone.cpu = profile->cpu;
-    ZO_TRY(rate_together(traffic, adamw, &beside));
-    set_yields(profile, &alone, &beside);
-    return ZO_OK;
+    ZO_TRY(rate_together(traffic, H2D, NULL, &up));
+    ZO_TRY(rate_together(traffic, D2H, NULL, &down));
+    ZO_TRY(measure_dram(traffic, adamw, H2D | D2H, both, profile->cpu,
+                        &profile->dram));
+    ZO_TRY(measure_dram(traffic, adamw, H2D, up, profile->cpu,
+                        &profile->dram_h2d));
+    return measure_dram(traffic, adamw, D2H, down, profile->cpu,
+                        &profile->dram_d2h);
 }
 
 static enum zo_status measure_threads(const struct zo_devices *devices,
@@ -381,7 +420,7 @@ static enum zo_status measure_threads(const struct zo_devices *devices,
     ZO_TRY(status);
     return profile->is_host
                ? zo_rate_memory(devices->pool, (size_t)elems * ELEM_BYTES / 2,
-                                &profile->dram)
+                                &profile->dram.rate)
                : ZO_OK;
 }
 
