@@ -31,10 +31,12 @@ check_PROGRAMS += \
 	tests/test_builder \
 	tests/test_executor \
 	tests/test_executor_failures \
+	tests/test_executor_parts \
 	tests/test_layout \
 	tests/test_order \
 	tests/test_poison \
 	tests/test_schedule_fuzz \
+	tests/test_stream \
 	tests/test_unit
 offload_help = tests/offload_help.c tests/offload_help.h
 fake_model = tests/fake_model.c tests/fake_model.h $(offload_help)
@@ -43,7 +45,10 @@ executor_bench = tests/executor_bench.c tests/executor_bench.h $(offload_help)
 tests_test_executor_SOURCES = tests/test_executor.c $(executor_bench)
 tests_test_executor_failures_SOURCES = tests/test_executor_failures.c \
 	$(executor_bench)
+tests_test_executor_parts_SOURCES = tests/test_executor_parts.c \
+	$(executor_bench)
 tests_test_layout_SOURCES = tests/test_layout.c $(offload_help)
 tests_test_order_SOURCES = tests/test_order.c $(offload_help)
 tests_test_poison_SOURCES = tests/test_poison.c $(offload_help)
 tests_test_schedule_fuzz_SOURCES = tests/test_schedule_fuzz.c $(fake_model)
+tests_test_stream_SOURCES = tests/test_stream.c $(offload_help)
