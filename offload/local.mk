@@ -29,6 +29,7 @@ libzo_a_SOURCES += \
 
 check_PROGRAMS += \
 	tests/test_builder \
+	tests/test_builder_homes \
 	tests/test_executor \
 	tests/test_executor_failures \
 	tests/test_executor_parts \
@@ -41,6 +42,7 @@ check_PROGRAMS += \
 offload_help = tests/offload_help.c tests/offload_help.h
 fake_model = tests/fake_model.c tests/fake_model.h $(offload_help)
 tests_test_builder_SOURCES = tests/test_builder.c $(fake_model)
+tests_test_builder_homes_SOURCES = tests/test_builder_homes.c $(fake_model)
 executor_bench = tests/executor_bench.c tests/executor_bench.h $(offload_help)
 tests_test_executor_SOURCES = tests/test_executor.c $(executor_bench)
 tests_test_executor_failures_SOURCES = tests/test_executor_failures.c \
