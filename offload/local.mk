@@ -43,18 +43,22 @@ libzo_a_SOURCES += \
 check_PROGRAMS += \
 	tests/test_arenas \
 	tests/test_builder \
+	tests/test_builder_homes \
 	tests/test_executor \
 	tests/test_executor_failures \
 	tests/test_executor_times \
+	tests/test_executor_parts \
 	tests/test_layout \
 	tests/test_order \
 	tests/test_poison \
 	tests/test_schedule_fuzz \
 	tests/test_simulator \
+	tests/test_stream \
 	tests/test_unit
 offload_help = tests/offload_help.c tests/offload_help.h
 fake_model = tests/fake_model.c tests/fake_model.h $(offload_help)
 tests_test_builder_SOURCES = tests/test_builder.c $(fake_model)
+tests_test_builder_homes_SOURCES = tests/test_builder_homes.c $(fake_model)
 executor_bench = tests/executor_bench.c tests/executor_bench.h $(offload_help)
 tests_test_arenas_SOURCES = tests/test_arenas.c $(executor_bench)
 tests_test_executor_SOURCES = tests/test_executor.c $(executor_bench)
@@ -62,8 +66,11 @@ tests_test_executor_failures_SOURCES = tests/test_executor_failures.c \
 	$(executor_bench)
 tests_test_executor_times_SOURCES = tests/test_executor_times.c \
 	$(executor_bench)
+tests_test_executor_parts_SOURCES = tests/test_executor_parts.c \
+	$(executor_bench)
 tests_test_layout_SOURCES = tests/test_layout.c $(offload_help)
 tests_test_order_SOURCES = tests/test_order.c $(offload_help)
 tests_test_poison_SOURCES = tests/test_poison.c $(offload_help)
 tests_test_schedule_fuzz_SOURCES = tests/test_schedule_fuzz.c $(fake_model)
 tests_test_simulator_SOURCES = tests/test_simulator.c $(offload_help)
+tests_test_stream_SOURCES = tests/test_stream.c $(offload_help)

@@ -9,12 +9,7 @@
 #include "src/device/stream_host.h"
 #include "tests/offload_help.h"
 
-enum {
-    BOUNDARY_BYTES = 72,
-    BATCH_BYTES = 40,
-    INNER_BYTES = 96,
-    CACHE_BYTES = 60
-};
+enum { INNER_BYTES = 96, CACHE_BYTES = 60, CHUNK = 256 };
 
 /* ---- the model's operations ---------------------------------------------- */
 
@@ -110,12 +105,137 @@ static enum zo_status prepare(void *context, struct zo_program *program,
     return zo_program_buffer(program, &buffer, &model->workspace[device]);
 }
 
+/* ---- rows ---------------------------------------------------------------- */
+
+/* Which row of unit 0's first tensor stands at a place of the batch. */
+static size_t row_at(const struct fake_model *model, const unsigned char *batch,
+                     int i)
+{
+    return batch[i] % (size_t)(model->tensors[0][0].elems / FAKE_ROW_ELEMS);
+}
+
+/* at: record, rows, weights or master, batch. */
+static enum zo_status gather(const struct zo_op_call *call)
+{
+    const struct fake_model *model = call->op->context;
+    const enum zo_dtype from = (enum zo_dtype)call->op->args[0];
+    const int rows = zo_call_counts(call)->table_rows;
+
+    for (int i = 0; i < rows; i++) {
+        const int64_t first =
+            model->tensors[0][0].offset_elems +
+            (int64_t)row_at(model, call->at[3], i) * FAKE_ROW_ELEMS;
+
+        for (int64_t k = 0; k < FAKE_ROW_ELEMS; k++) {
+            zo_store(call->at[1], model->shape.type, i * FAKE_ROW_ELEMS + k,
+                     zo_load(call->at[2], from, first + k));
+        }
+    }
+    return ZO_OK;
+}
+
+static bool rows_of(void *context, int unit, struct zo_unit_rows *rows_out)
+{
+    const struct fake_model *model = context;
+
+    *rows_out = (struct zo_unit_rows){
+        .row_bytes = FAKE_ROW_ELEMS * zo_dtype_bytes(model->shape.type),
+        .rows_max = FAKE_ROWS_MAX,
+        .gather = gather,
+    };
+    return unit == 0 && model->shape.reads_rows;
+}
+
+struct row_args {
+    struct help_mix_args mix;
+    const struct fake_model *model;
+    const char *rows; /* gathered, or the tensor that has them all */
+    const unsigned char *batch;
+    int count;
+    bool is_gathered;
+};
+
+/* The same bits from gathered rows and from the whole tensor. */
+static enum zo_status rows_in_stream(struct zo_pool *pool, const void *bytes)
+{
+    struct row_args args;
+    size_t row_bytes;
+
+    (void)pool;
+    memcpy(&args, bytes, sizeof(args));
+    row_bytes = FAKE_ROW_ELEMS * zo_dtype_bytes(args.model->shape.type);
+    for (int i = 0; i < args.count; i++) {
+        const size_t row =
+            args.is_gathered ? (size_t)i : row_at(args.model, args.batch, i);
+        struct help_mix_args one = {.seed = args.mix.seed};
+
+        help_mix_add(&one, ZO_READ, (void *)(args.rows + row * row_bytes),
+                     row_bytes);
+        args.mix.seed = help_hash(&one);
+    }
+    help_mix_bytes(&args.mix);
+    return ZO_OK;
+}
+
+/* at: record, batch, rows or the tensor, out. */
+static enum zo_status run_rows(const struct zo_op_call *call)
+{
+    struct row_args args = {
+        .mix = {.seed = (uint64_t)call->op->args[1]},
+        .model = call->op->context,
+        .rows = call->at[2],
+        .batch = call->at[1],
+        .count = zo_call_counts(call)->table_rows,
+        .is_gathered = call->op->args[0] != 0,
+    };
+
+    help_mix_add(&args.mix, ZO_READ, call->at[1], FAKE_BATCH_BYTES);
+    help_mix_add(&args.mix, ZO_WRITE, call->at[3], INNER_BYTES);
+    return zo_stream_host_submit(call->streams[0], rows_in_stream, &args,
+                                 sizeof(args));
+}
+
+/* The inside of unit 0 where forward reads it by rows. */
+static enum zo_status emit_rows(const struct fake_model *model,
+                                const struct zo_emit *emit, zo_buffer_id *id)
+{
+    const struct zo_op op = {.name = "rows",
+                             .run = run_rows,
+                             .context = model,
+                             .args = {emit->has_rows, 77}};
+
+    ZO_TRY(
+        zo_emit_buffer(emit, ZO_PURPOSE_ACTIVATION, "inner", INNER_BYTES, id));
+    return zo_emit_op(
+        emit, &op,
+        (const struct zo_access[]){
+            whole(emit, emit->batch, ZO_READ),
+            emit->has_rows
+                ? whole(emit, emit->weights, ZO_READ)
+                : tensor_of(model, emit, 0, emit->weights,
+                            zo_dtype_bytes(model->shape.type), ZO_READ),
+            whole(emit, *id, ZO_WRITE),
+        },
+        3);
+}
+
+static bool is_rows_unit(const struct fake_model *model,
+                         const struct zo_emit *emit)
+{
+    return emit->unit == 0 && model->shape.reads_rows;
+}
+
+/* ---- units --------------------------------------------------------------- */
+
 /* The inside of a unit, as forward and recomputation get it. */
 static enum zo_status emit_inner(const struct fake_model *model,
                                  const struct zo_emit *emit, zo_buffer_id *id)
 {
     const size_t bytes = zo_dtype_bytes(model->shape.type);
 
+    if (is_rows_unit(model, emit)) {
+        return emit_rows(model, emit, id);
+    }
     ZO_TRY(
         zo_emit_buffer(emit, ZO_PURPOSE_ACTIVATION, "inner", INNER_BYTES, id));
     return EMIT(emit, "inner", help_mix, whole(emit, emit->batch, ZO_READ),
@@ -151,6 +271,10 @@ static enum zo_status forward(void *context, const struct zo_emit *emit)
         return EMIT(
             emit, "losses alone", help_mix, whole(emit, inner, ZO_READ),
             {emit->losses, ZO_WRITE, 0, FAKE_LABELS_MAX * sizeof(float)});
+    }
+    if (is_rows_unit(model, emit)) { /* the rows are all that it reads */
+        return EMIT(emit, "outer", help_mix, whole(emit, inner, ZO_READ),
+                    whole(emit, emit->output, ZO_WRITE));
     }
     return EMIT(emit, "outer", help_mix, whole(emit, inner, ZO_READ),
                 tensor_of(model, emit, 1, emit->weights, bytes, ZO_READ),
@@ -189,7 +313,7 @@ static enum zo_status backward(void *context, const struct zo_emit *emit)
     struct fake_model *model = context;
     zo_buffer_id inner = *kept_of(model, emit);
 
-    if (emit->keep == ZO_KEEP_INPUT) {
+    if (emit->keep == ZO_KEEP_INPUT && !is_rows_unit(model, emit)) {
         ZO_TRY(emit_inner(model, emit, &inner));
     }
     ZO_TRY(emit_grads(model, emit, inner));
@@ -205,6 +329,7 @@ static enum zo_status backward(void *context, const struct zo_emit *emit)
 static const struct zo_model_ops fake_model_ops = {
     .prepare = prepare,
     .forward = forward,
+    .rows = rows_of,
     .turn = turn,
     .backward = backward,
 };
@@ -269,55 +394,13 @@ static enum zo_status norm_in_stream(struct zo_pool *pool, const void *bytes)
     return ZO_OK;
 }
 
-static float master_of(const struct zo_adamw_args *args, int64_t i)
-{
-    switch (args->type) {
-    case ZO_BF16:
-        return zo_pair_master(((const uint16_t *)args->weight)[i],
-                              args->remainder[i]);
-    case ZO_F16:
-        return args->master[i];
-    case ZO_F32:
-        break;
-    }
-    return ((const float *)args->weight)[i];
-}
-
-static void set_master(const struct zo_adamw_args *args, int64_t i, float value)
-{
-    switch (args->type) {
-    case ZO_BF16:
-        ((uint16_t *)args->weight)[i] = zo_pair_weight(value);
-        args->remainder[i] = zo_pair_remainder(value);
-        return;
-    case ZO_F16:
-        args->master[i] = value;
-        zo_store(args->weight, ZO_F16, i, value);
-        return;
-    case ZO_F32:
-        ((float *)args->weight)[i] = value;
-        return;
-    }
-}
-
 static enum zo_status adamw_in_stream(struct zo_pool *pool, const void *bytes)
 {
     struct zo_adamw_args args;
 
     (void)pool;
     memcpy(&args, bytes, sizeof(args));
-    for (int64_t i = 0; i < args.count; i++) {
-        const struct zo_adamw_scalars *s = &args.scalars;
-        const float g = zo_load(args.grad, args.type, i) * s->grad_scale;
-        float p = master_of(&args, i), *m = (float *)args.exp_avg + i;
-        float *v = (float *)args.exp_avg_sq + i;
-
-        *m = s->beta1 * *m + s->one_minus_beta1 * g;
-        *v = s->beta2 * *v + s->one_minus_beta2 * g * g;
-        p -= i < args.decay_count ? s->decay * p : 0.0f;
-        p -= s->step_size * *m / (sqrtf(*v) * s->inverse_root2 + s->epsilon);
-        set_master(&args, i, p);
-    }
+    (void)zo_adamw_cpu(&args, 0, args.count, ZO_SIMD_BASE);
     *args.bad |= 2; /* seen */
     return ZO_OK;
 }
@@ -400,8 +483,9 @@ static enum zo_status decide(void *context, const struct zo_measured *measured,
 
 static enum zo_status make_units(struct fake_model *model)
 {
-    static const char *const names[FAKE_UNITS_MAX] = {"unit 0", "unit 1",
-                                                      "unit 2", "unit 3"};
+    static const char *const names[FAKE_UNITS_MAX] = {
+        "unit 0", "unit 1", "unit 2", "unit 3",
+        "unit 4", "unit 5", "unit 6", "unit 7"};
     struct help_random random = help_random_of(model->shape.seed, "units");
 
     for (int u = 0; u < model->shape.units; u++) {
@@ -415,6 +499,13 @@ static enum zo_status make_units(struct fake_model *model)
                 .decays = i == 0,
             };
         }
+        if (u == 0 && model->shape.reads_rows) {
+            model->tensors[u][0].shape[0] =
+                FAKE_ROW_ELEMS * (1 + (int64_t)help_below(&random, 40));
+        }
+        if (u == 1 && model->shape.large_elems > 0) {
+            model->tensors[u][0].shape[0] = model->shape.large_elems;
+        }
         model->units[u] = (struct zo_unit){
             .name = names[u], .tensors = model->tensors[u], .tensor_count = 2};
         ZO_TRY(zo_unit_layout(&model->units[u], model->shape.devices));
@@ -425,7 +516,7 @@ static enum zo_status make_units(struct fake_model *model)
 enum zo_status fake_model_build(const struct fake_shape *shape,
                                 struct fake_model *model)
 {
-    const struct zo_build_options options = {
+    struct zo_build_options options = {
         .units = model->units,
         .unit_count = shape->units,
         .device_count = shape->devices,
@@ -433,17 +524,14 @@ enum zo_status fake_model_build(const struct fake_shape *shape,
         .comm_type = shape->comm_type,
         .micros = shape->micros,
         .decides = shape->decides,
-        .placement = {.pass_micros = shape->pass_micros,
-                      .keep = shape->keep,
-                      .weight_ring = 2,
-                      .gradient_ring = 1},
+        .placement = shape->placement,
         .has_evaluation = shape->has_evaluation,
         .evaluates_only = shape->evaluates_only,
         .bucket_elems = shape->bucket_elems,
         .tokens_max = 64,
         .labels_max = FAKE_LABELS_MAX,
-        .boundary_bytes = BOUNDARY_BYTES,
-        .batch_bytes = BATCH_BYTES,
+        .boundary_bytes = FAKE_BOUNDARY_BYTES,
+        .batch_bytes = FAKE_BATCH_BYTES,
         .kernel_ops = shape->kernel_ops,
         .model_ops = &fake_model_ops,
         .model = model,
@@ -451,6 +539,7 @@ enum zo_status fake_model_build(const struct fake_shape *shape,
     };
 
     *model = (struct fake_model){.shape = *shape};
+    options.placement.homes = model->shape.homes;
     ZO_TRY(make_units(model));
     return zo_build_train(&options, &model->build);
 }
@@ -462,12 +551,12 @@ enum zo_status fake_model_build_decode(const struct fake_shape *shape,
         .units = model->units,
         .unit_count = shape->units,
         .type = shape->type,
-        .token_bytes = BOUNDARY_BYTES,
+        .token_bytes = FAKE_BOUNDARY_BYTES,
         .tokens_max = 5,
         .labels_max = 2,
         .vocab = 7,
         .cache_bytes = has_cache ? CACHE_BYTES : 0,
-        .batch_bytes = BATCH_BYTES,
+        .batch_bytes = FAKE_BATCH_BYTES,
         .kernel_ops = shape->kernel_ops,
         .model_ops = &fake_model_ops,
         .model = model,
@@ -480,18 +569,21 @@ enum zo_status fake_model_build_decode(const struct fake_shape *shape,
 
 /* ---- running ------------------------------------------------------------- */
 
-static enum zo_status load_tensor(const struct fake_model *model,
-                                  struct zo_executor *executor, int u, int i)
+/* Elements first .. first + count - 1 of a tensor, on every device. */
+static enum zo_status load_chunk(const struct fake_model *model,
+                                 struct zo_executor *executor, int u, int i,
+                                 int64_t first, int64_t count)
 {
-    const struct zo_unit_tensor *tensor = &model->tensors[u][i];
     const enum zo_dtype type = model->shape.type;
     const uint64_t key = zo_random_key((uint64_t)(2 * u + i), "weights");
-    const size_t elem_bytes = zo_dtype_bytes(type);
-    const uint64_t offset = (uint64_t)tensor->offset_elems;
-    float weights[256], masters[256];
+    const size_t bytes = zo_dtype_bytes(type);
+    const uint64_t offset =
+        (uint64_t)(model->tensors[u][i].offset_elems + first);
+    float weights[CHUNK], masters[CHUNK];
 
-    for (int64_t k = 0; k < tensor->elems; k++) {
-        const float value = (float)zo_random_uniform(key, (uint64_t)k);
+    for (int64_t k = 0; k < count; k++) {
+        const float value =
+            (float)zo_random_uniform(key, (uint64_t)(first + k));
 
         zo_store(weights, type, k, value);
         masters[k] = value;
@@ -499,12 +591,26 @@ static enum zo_status load_tensor(const struct fake_model *model,
     for (int d = 0; d < model->shape.devices; d++) {
         const struct zo_unit_buffers *unit = zo_build_unit(&model->build, u, d);
 
-        ZO_TRY(zo_executor_upload(executor, unit->weights, offset * elem_bytes,
-                                  weights, (size_t)tensor->elems * elem_bytes));
+        if (unit->weights != ZO_NO_BUFFER) {
+            ZO_TRY(zo_executor_upload(executor, unit->weights, offset * bytes,
+                                      weights, (size_t)count * bytes));
+        }
         if (unit->master != ZO_NO_BUFFER) {
             ZO_TRY(zo_executor_upload(executor, unit->master, offset * 4,
-                                      masters, (size_t)tensor->elems * 4));
+                                      masters, (size_t)count * 4));
         }
+    }
+    return ZO_OK;
+}
+
+static enum zo_status load_tensor(const struct fake_model *model,
+                                  struct zo_executor *executor, int u, int i)
+{
+    const int64_t elems = model->tensors[u][i].elems;
+
+    for (int64_t first = 0; first < elems; first += CHUNK) {
+        ZO_TRY(load_chunk(model, executor, u, i, first,
+                          zo_min_i64(CHUNK, elems - first)));
     }
     return ZO_OK;
 }
@@ -519,6 +625,71 @@ enum zo_status fake_model_load(const struct fake_model *model,
     return ZO_OK;
 }
 
+static uint64_t hash_more(uint64_t hash, const struct fake_model *model,
+                          const struct zo_executor *executor, zo_buffer_id id,
+                          int slot)
+{
+    struct help_mix_args args = {.seed = hash};
+
+    if (id != ZO_NO_BUFFER) {
+        help_mix_add(&args, ZO_READ, zo_executor_address(executor, id, slot),
+                     model->build.program.buffers[id].bytes);
+    }
+    return help_hash(&args);
+}
+
+/* The 16-bit weights, which may be in their master alone. */
+static uint64_t hash_weights(uint64_t hash, const struct fake_model *model,
+                             const struct zo_executor *executor, int u)
+{
+    const struct zo_unit_buffers *unit = zo_build_unit(&model->build, u, 0);
+    const float *master;
+
+    if (unit->weights != ZO_NO_BUFFER) {
+        return hash_more(hash, model, executor, unit->weights, 0);
+    }
+    master = zo_executor_address(executor, unit->master, 0);
+    hash ^= 0xcbf29ce484222325u;
+    for (int64_t i = 0; i < model->units[u].elems; i++) {
+        const uint16_t weight = zo_f32_to_f16(master[i]);
+
+        hash = (hash ^ (weight & 0xffu)) * 0x100000001b3u;
+        hash = (hash ^ (weight >> 8)) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+uint64_t fake_model_states(const struct fake_model *model,
+                           const struct zo_executor *executor)
+{
+    const struct zo_build *build = &model->build;
+    uint64_t hash = 0;
+
+    for (int u = 0; u < model->shape.units; u++) {
+        const struct zo_unit_buffers *unit = zo_build_unit(build, u, 0);
+
+        hash = hash_weights(hash, model, executor, u);
+        hash = hash_more(hash, model, executor, unit->remainder, 0);
+        hash = hash_more(hash, model, executor, unit->master, 0);
+        hash = hash_more(hash, model, executor, unit->exp_avg, 0);
+        hash = hash_more(hash, model, executor, unit->exp_avg_sq, 0);
+    }
+    return hash;
+}
+
+uint64_t fake_model_measured(const struct fake_model *model,
+                             const struct zo_executor *executor)
+{
+    const struct zo_build *build = &model->build;
+    uint64_t hash = 0;
+
+    for (int slot = 0; slot < 2; slot++) {
+        hash = hash_more(hash, model, executor, build->losses_host, slot);
+        hash = hash_more(hash, model, executor, build->norms_host, slot);
+    }
+    return hash;
+}
+
 int fake_model_list(const struct fake_model *model, char list)
 {
     return list == 's'   ? model->build.step_schedule
@@ -528,7 +699,7 @@ int fake_model_list(const struct fake_model *model, char list)
 
 /* Random counts, and the scalars of an update. */
 static void fill_record(struct zo_executor *executor, zo_buffer_id id, int slot,
-                        int index, int parts, bool has_update)
+                        int index, int parts, bool has_update, bool fills_rows)
 {
     const uint64_t key = zo_random_key((uint64_t)index, "record");
     struct zo_step_record *record = zo_executor_address(executor, id, slot);
@@ -541,6 +712,9 @@ static void fill_record(struct zo_executor *executor, zo_buffer_id id, int slot,
     for (int i = 0; i < parts; i++) {
         record->counts[i].tokens =
             (int32_t)zo_random_bits(key, 1 + (uint64_t)i) & 0xff;
+        record->counts[i].table_rows =
+            fills_rows ? FAKE_ROWS_MAX
+                       : 1 + record->counts[i].tokens % FAKE_ROWS_MAX;
     }
 }
 
@@ -550,7 +724,7 @@ static void fill_batch(struct zo_executor *executor, zo_buffer_id id, int slot,
     const uint64_t key = zo_random_key((uint64_t)index, "batch");
     unsigned char *batch = zo_executor_address(executor, id, slot);
 
-    for (uint64_t i = 0; i < (uint64_t)parts * BATCH_BYTES; i++) {
+    for (uint64_t i = 0; i < (uint64_t)parts * FAKE_BATCH_BYTES; i++) {
         batch[i] = (unsigned char)zo_random_bits(key, i);
     }
 }
@@ -567,7 +741,7 @@ static enum zo_status start_all(const struct fake_model *model,
 
         ZO_TRY(zo_executor_acquire(executor, &slot));
         fill_record(executor, model->build.record, slot, i, parts,
-                    decides ? held : lists[i] == 's');
+                    decides ? held : lists[i] == 's', model->shape.fills_rows);
         fill_batch(executor, model->build.batch_host, slot, i, parts);
         ZO_TRY(zo_executor_start(executor, fake_model_list(model, lists[i]),
                                  NULL));
@@ -597,7 +771,7 @@ static enum zo_status start_decoding(const struct fake_model *model,
         int slot;
 
         ZO_TRY(zo_executor_acquire(executor, &slot));
-        fill_record(executor, build->record, slot, i, 1, false);
+        fill_record(executor, build->record, slot, i, 1, false, false);
         fill_batch(executor, build->batch_host, slot, i, 1);
         ZO_TRY(zo_executor_start(executor,
                                  lists[i] == 'p' ? build->prompt_schedule

@@ -12,19 +12,27 @@
 #include "offload/executor.h"
 
 enum {
-    FAKE_UNITS_MAX = 4,
+    FAKE_UNITS_MAX = 8,
     FAKE_MICROS_MAX = 6,
     FAKE_LABELS_MAX = 3,
+    FAKE_BOUNDARY_BYTES = 72,
+    FAKE_BATCH_BYTES = 40,
+    FAKE_ROWS_MAX = 5, /* of unit 0, that a micro batch uses */
+    FAKE_ROW_ELEMS = 4,
 };
 
 struct fake_shape {
     uint64_t seed; /* of the tensors' sizes */
     int units;     /* 2 .. FAKE_UNITS_MAX */
-    int devices, micros, pass_micros;
+    int devices, micros;
+    struct zo_placement placement; /* but for homes: */
+    struct zo_unit_homes homes[FAKE_UNITS_MAX];
+    bool reads_rows; /* forward of unit 0 does */
+    bool fills_rows; /* every micro batch uses FAKE_ROWS_MAX of them */
     enum zo_dtype type, comm_type;
-    enum zo_keep keep;
     bool decides, has_evaluation, evaluates_only;
     int64_t bucket_elems;
+    int64_t large_elems; /* of unit 1; 0: small as the others */
     const struct zo_kernel_ops *kernel_ops; /* fake_kernels or the host's */
 };
 
@@ -66,6 +74,13 @@ enum zo_status fake_model_run(const struct fake_model *model,
 enum zo_status fake_model_run_decode(const struct fake_model *model,
                                      struct zo_executor *executor,
                                      const char *lists);
+
+/* Hashes of what no placement may change: weights, masters and moments of the
+ * first device; losses and norms of the latest two lists. */
+uint64_t fake_model_states(const struct fake_model *model,
+                           const struct zo_executor *executor);
+uint64_t fake_model_measured(const struct fake_model *model,
+                             const struct zo_executor *executor);
 
 /* The schedule of 's', 'e' or 't'. */
 int fake_model_list(const struct fake_model *model, char list);

@@ -37,41 +37,18 @@ static void close_machine(struct zo_machine *machine)
 
 static struct fake_shape plain_shape(int devices)
 {
-    return (struct fake_shape){.seed = 4,
-                               .units = 3,
-                               .devices = devices,
-                               .micros = 4,
-                               .pass_micros = 4,
-                               .type = ZO_BF16,
-                               .comm_type = ZO_BF16,
-                               .kernel_ops = &zo_kernels_host};
+    return (struct fake_shape){
+        .seed = 4,
+        .units = 3,
+        .devices = devices,
+        .micros = 4,
+        .placement = {.pass_micros = 4, .weight_ring = 2, .gradient_ring = 1},
+        .type = ZO_BF16,
+        .comm_type = ZO_BF16,
+        .kernel_ops = &zo_kernels_host};
 }
 
-/* A hash of all weights and first moments on device 0. */
-static uint64_t hash_units(const struct fake_model *model,
-                           const struct zo_executor *executor)
-{
-    uint64_t hash = 0;
-
-    for (int u = 0; u < model->shape.units; u++) {
-        const struct zo_unit_buffers *unit = zo_build_unit(&model->build, u, 0);
-        const uint64_t elems = (uint64_t)model->units[u].elems;
-        struct help_mix_args args = {.seed = hash};
-
-        help_mix_add(&args, ZO_READ,
-                     zo_executor_address(executor, unit->weights, 0),
-                     elems * zo_dtype_bytes(model->shape.type));
-        if (unit->exp_avg != ZO_NO_BUFFER) {
-            help_mix_add(&args, ZO_READ,
-                         zo_executor_address(executor, unit->exp_avg, 0),
-                         elems * sizeof(float));
-        }
-        hash = help_hash(&args);
-    }
-    return hash;
-}
-
-/* That hash behind some lists. */
+/* A hash of the states behind some lists. */
 static uint64_t result_of(const struct fake_shape *shape, const char *lists)
 {
     struct fake_model model;
@@ -86,7 +63,7 @@ static uint64_t result_of(const struct fake_shape *shape, const char *lists)
             ZO_OK &&
         fake_model_load(&model, executor) == ZO_OK &&
         fake_model_run(&model, executor, lists) == ZO_OK) {
-        hash = hash_units(&model, executor);
+        hash = fake_model_states(&model, executor);
     } else {
         tap_fail(__FILE__, __LINE__, "%s: %s", lists, zo_err_last()->text);
     }
@@ -102,11 +79,11 @@ static void test_same_numbers(void)
         struct fake_shape shape = plain_shape(devices);
         const uint64_t want = result_of(&shape, "ssst");
 
-        for (shape.pass_micros = 1; shape.pass_micros < 4;
-             shape.pass_micros++) {
+        for (shape.placement.pass_micros = 1; shape.placement.pass_micros < 4;
+             shape.placement.pass_micros++) {
             TAP_CHECK(result_of(&shape, "ssst") == want);
         }
-        shape.keep = ZO_KEEP_INPUT;
+        shape.placement.keep = ZO_KEEP_INPUT;
         TAP_CHECK(result_of(&shape, "ssst") == want);
         shape.has_evaluation = true;
         TAP_CHECK(result_of(&shape, "ssst") == want);
@@ -313,7 +290,7 @@ static void test_emitted(void)
 
     /* A fake model's options, but for who is asked. */
     shape.micros = MICROS;
-    shape.pass_micros = PASS;
+    shape.placement.pass_micros = PASS;
     shape.has_evaluation = true;
     TAP_CHECK_INT(fake_model_build(&shape, &model), ZO_OK);
     options = model.build.options;
@@ -483,7 +460,7 @@ static void test_most_devices(void)
     struct zo_edges edges;
 
     shape.units = 2;
-    shape.micros = shape.pass_micros = 1;
+    shape.micros = shape.placement.pass_micros = 1;
     shape.has_evaluation = true;
     TAP_CHECK_INT(fake_model_build(&shape, &model), ZO_OK);
     TAP_CHECK_INT(zo_edges_derive(&model.build.program, items, 5, &edges),

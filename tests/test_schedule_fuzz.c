@@ -5,6 +5,7 @@
  */
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "offload/layout.h"
@@ -19,15 +20,30 @@ static const struct zo_executor_options serial = {.cpu_workers = 1,
 static const struct zo_executor_options poison = {
     .cpu_workers = 1, .is_serial = true, .poisons = true};
 static const struct zo_executor_options workers = {.cpu_workers = 2};
+static const struct zo_executor_options one_worker = {.cpu_workers = 1};
+static const struct zo_executor_options five_workers = {.cpu_workers = 5};
 
 /* ---- random programs ----------------------------------------------------- */
 
 #ifdef __SANITIZE_THREAD__ /* twenty times slower */
-enum { PROGRAMS = 300, RUNS = 40, TRAININGS = 10, POISONED = 6 };
+enum { PROGRAMS = 300, RUNS = 40, ORDERS = 60, TRAININGS = 20, POISONED = 6 };
 #else
-enum { PROGRAMS = 3000, RUNS = 200, TRAININGS = 40, POISONED = 16 };
+enum {
+    PROGRAMS = 3000,
+    RUNS = 200,
+    ORDERS = 2000,
+    TRAININGS = 80,
+    POISONED = 24
+};
 #endif
-enum { ITEMS = 5 };
+enum { ITEMS = 5, LARGE_EVERY = 50 };
+enum { IS_PAGEABLE_RUN = 0 };
+
+/* Of the cases that take long: so many times as many. */
+static uint64_t times(uint64_t count)
+{
+    return getenv("ZERO_OFFLOAD_LONG") != NULL ? 20 * count : count;
+}
 
 static enum zo_status check_order(const struct zo_program *program,
                                   const struct zo_sequence_item *items,
@@ -159,36 +175,98 @@ static void test_runs(void)
 
 /* ---- the builder's lists ------------------------------------------------- */
 
-static struct fake_shape random_shape(uint64_t seed)
+/* Where the units of one device live. */
+static void random_homes(struct help_random *random, struct fake_shape *shape)
+{
+    const struct zo_unit_homes kinds[] = {{ZO_TIER_GPU, ZO_TIER_GPU},
+                                          {ZO_TIER_GPU, ZO_TIER_CPU},
+                                          {ZO_TIER_CPU, ZO_TIER_CPU}};
+    /* One kind for all, or a kind for each. */
+    const uint64_t all = help_below(random, 5);
+
+    for (int u = 0; u < shape->units; u++) {
+        shape->homes[u] = kinds[all < 3 ? all : help_below(random, 3)];
+    }
+}
+
+static struct zo_placement random_placement(struct help_random *random,
+                                            const struct fake_shape *shape)
+{
+    const bool is_alone = shape->devices == 1;
+
+    return (struct zo_placement){
+        .pass_micros = 1 + (int)help_below(random, (uint64_t)shape->micros),
+        .keep = (enum zo_keep)help_below(random, 3),
+        .weight_ring = 2 + (int)help_below(random, 4),
+        .gradient_ring = 1 + (int)help_below(random, 3),
+        .host_gradient_ring = (int)help_below(random, 5),
+        .host_boundaries =
+            is_alone ? (int)help_below(random, (uint64_t)shape->units + 1) : 0,
+        .weight_copies = help_once_in(random, 2),
+        .pageable_weights = help_once_in(random, 3) && IS_PAGEABLE_RUN,
+        .pageable_optimizer = help_once_in(random, 3) && IS_PAGEABLE_RUN,
+        .waits_to_fetch = help_once_in(random, 4),
+        .reuse_max_elems =
+            help_once_in(random, 3) ? 1 + (int64_t)help_below(random, 1500) : 0,
+    };
+}
+
+static struct fake_shape random_shape(uint64_t seed, int units_max,
+                                      int micros_max)
 {
     struct help_random random = help_random_of(seed, "shape");
     struct fake_shape shape = {
         .seed = seed,
-        .units = 2 + (int)help_below(&random, FAKE_UNITS_MAX - 1),
-        .devices = 1 + (int)help_below(&random, 5),
-        .micros = 1 + (int)help_below(&random, FAKE_MICROS_MAX),
+        .units = 2 + (int)help_below(&random, (uint64_t)units_max - 1),
+        .devices =
+            help_once_in(&random, 3) ? 2 + (int)help_below(&random, 4) : 1,
+        .micros = 1 + (int)help_below(&random, (uint64_t)micros_max),
         .type = (enum zo_dtype)help_below(&random, 3),
         .comm_type = (enum zo_dtype)help_below(&random, 3),
-        .keep = (enum zo_keep)help_below(&random, 3),
+        .reads_rows = help_once_in(&random, 2),
         .decides = help_once_in(&random, 2),
         .has_evaluation = help_once_in(&random, 2),
+        .evaluates_only = help_once_in(&random, 6),
         .bucket_elems = (int64_t)help_below(&random, 3) * 100,
         .kernel_ops =
             help_once_in(&random, 2) ? &zo_kernels_host : &fake_kernels,
     };
 
-    shape.evaluates_only = help_once_in(&random, 6);
-    shape.pass_micros = 1 + (int)help_below(&random, (uint64_t)shape.micros);
+    shape.placement = random_placement(&random, &shape);
+    if (shape.devices == 1) {
+        random_homes(&random, &shape);
+    }
     return shape;
 }
 
-static void describe(uint64_t seed, const struct fake_shape *shape)
+/* Large ones now and then. */
+static struct fake_shape shape_of(uint64_t seed)
 {
-    (void)printf("# seed %d: %d units, %d devices, %d of %d micro batches a "
-                 "pass, %s, decides %d, keep %d, bucket %d: %s\n",
-                 (int)seed, shape->units, shape->devices, shape->pass_micros,
-                 shape->micros, zo_dtype_name(shape->type), shape->decides,
-                 shape->keep, (int)shape->bucket_elems, zo_err_last()->text);
+    return seed % LARGE_EVERY == LARGE_EVERY - 1
+               ? random_shape(seed, FAKE_UNITS_MAX, FAKE_MICROS_MAX)
+               : random_shape(seed, 5, 3);
+}
+
+static void describe(const struct fake_shape *shape)
+{
+    const struct zo_placement *p = &shape->placement;
+    char homes[FAKE_UNITS_MAX + 1] = "";
+
+    for (int u = 0; u < shape->units; u++) {
+        homes[u] = "rob"[(shape->homes[u].weights != ZO_TIER_GPU) +
+                         (shape->homes[u].optimizer != ZO_TIER_GPU)];
+    }
+    (void)printf(
+        "# seed %d: %d units (%s, rows %d), %d devices, %d of %d micro batches "
+        "a pass, %s, decides %d, evaluates %d %d, keep %d, bucket %d, rings "
+        "%d %d %d, boundaries %d, copies %d, waits %d, reuse %d: %s\n",
+        (int)shape->seed, shape->units, homes, shape->reads_rows,
+        shape->devices, p->pass_micros, shape->micros,
+        zo_dtype_name(shape->type), shape->decides, shape->has_evaluation,
+        shape->evaluates_only, p->keep, (int)shape->bucket_elems,
+        p->weight_ring, p->gradient_ring, p->host_gradient_ring,
+        p->host_boundaries, p->weight_copies, p->waits_to_fetch,
+        (int)p->reuse_max_elems, zo_err_last()->text);
 }
 
 static const char *lists_of(const struct fake_shape *shape)
@@ -213,8 +291,8 @@ static size_t sequence_of(const struct fake_model *model,
 
 static void test_builder_orders(void)
 {
-    for (uint64_t seed = 0; seed < TRAININGS; seed++) {
-        const struct fake_shape shape = random_shape(seed);
+    for (uint64_t seed = 0; seed < times(ORDERS); seed++) {
+        const struct fake_shape shape = shape_of(seed);
         struct zo_sequence_item items[ITEMS];
         struct fake_model model;
         enum zo_status status;
@@ -224,7 +302,7 @@ static void test_builder_orders(void)
                              sequence_of(&model, items));
         zo_build_fini(&model.build);
         if (status != ZO_OK) {
-            describe(seed, &shape);
+            describe(&shape);
         }
         TAP_CHECK_INT(status, ZO_OK);
     }
@@ -235,11 +313,12 @@ static bool gaps_are_zero(const struct fake_model *model,
                           struct zo_executor *executor, zo_buffer_id id, int u,
                           size_t elem_bytes)
 {
-    const char *bytes = zo_executor_address(executor, id, 0);
     struct zo_unit_gap gaps[3];
     const int count = zo_unit_gaps(&model->units[u], gaps, 3);
+    const char *bytes =
+        id == ZO_NO_BUFFER ? NULL : zo_executor_address(executor, id, 0);
 
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && bytes != NULL; i++) {
         for (size_t k = (size_t)gaps[i].begin_elems * elem_bytes;
              k < (size_t)gaps[i].end_elems * elem_bytes; k++) {
             if (bytes[k] != 0) {
@@ -254,9 +333,10 @@ static bool same_bytes(const struct zo_program *program,
                        struct zo_executor *executor, zo_buffer_id a,
                        zo_buffer_id b)
 {
-    return memcmp(zo_executor_address(executor, a, 0),
-                  zo_executor_address(executor, b, 0),
-                  program->buffers[a].bytes) == 0;
+    return a == b || (a != ZO_NO_BUFFER && b != ZO_NO_BUFFER &&
+                      memcmp(zo_executor_address(executor, a, 0),
+                             zo_executor_address(executor, b, 0),
+                             program->buffers[a].bytes) == 0);
 }
 
 /* Devices agree on what they all hold; nothing leaks into the gaps. */
@@ -264,28 +344,20 @@ static void check_units(const struct fake_model *model,
                         struct zo_executor *executor)
 {
     const struct zo_program *program = &model->build.program;
-    const size_t elem_bytes = zo_dtype_bytes(model->shape.type);
+    const size_t bytes = zo_dtype_bytes(model->shape.type);
 
-    for (int u = 0; !model->shape.evaluates_only && u < model->shape.units;
-         u++) {
+    for (int i = 0; i < model->shape.units * model->shape.devices; i++) {
+        const int u = i / model->shape.devices, d = i % model->shape.devices;
         const struct zo_unit_buffers *first =
             zo_build_unit(&model->build, u, 0);
+        const struct zo_unit_buffers *unit = zo_build_unit(&model->build, u, d);
 
-        for (int d = 0; d < model->shape.devices; d++) {
-            const struct zo_unit_buffers *unit =
-                zo_build_unit(&model->build, u, d);
-
-            TAP_CHECK(
-                same_bytes(program, executor, unit->weights, first->weights));
-            TAP_CHECK(
-                same_bytes(program, executor, unit->exp_avg, first->exp_avg));
-            TAP_CHECK(same_bytes(program, executor, unit->grad, first->grad));
-            TAP_CHECK(
-                gaps_are_zero(model, executor, unit->weights, u, elem_bytes));
-            TAP_CHECK(gaps_are_zero(model, executor, unit->exp_avg_sq, u, 4));
-            TAP_CHECK(
-                gaps_are_zero(model, executor, unit->grad, u, elem_bytes));
-        }
+        TAP_CHECK(same_bytes(program, executor, unit->weights, first->weights));
+        TAP_CHECK(same_bytes(program, executor, unit->exp_avg, first->exp_avg));
+        TAP_CHECK(same_bytes(program, executor, unit->grad, first->grad));
+        TAP_CHECK(gaps_are_zero(model, executor, unit->weights, u, bytes));
+        TAP_CHECK(gaps_are_zero(model, executor, unit->exp_avg_sq, u, 4));
+        TAP_CHECK(gaps_are_zero(model, executor, unit->grad, u, bytes));
     }
 }
 
@@ -302,23 +374,54 @@ static enum zo_status run_both(const struct fake_model *model,
     return fake_model_run(model, pair->run, lists);
 }
 
-static void check_runs(uint64_t seed, const struct zo_executor_options *options,
-                       uint32_t delay_us_max)
+/* All on the device and in one pass: nobody has to wait for a ring. */
+static bool is_as_resident(const struct fake_shape *shape, uint64_t states,
+                           uint64_t measured)
 {
-    const struct fake_shape shape = random_shape(seed);
+    struct fake_shape resident = *shape;
+    struct zo_executor *executor = NULL;
+    struct zo_machine machine;
+    struct fake_model model;
+    bool is_same;
+
+    memset(resident.homes, 0, sizeof(resident.homes)); /* ZO_TIER_GPU */
+    resident.placement = (struct zo_placement){.pass_micros = shape->micros};
+    is_same = fake_model_build(&resident, &model) == ZO_OK &&
+              help_machine_open(&machine, shape->devices, 1, 0) == ZO_OK &&
+              open_kernels(&machine, shape->kernel_ops) == ZO_OK &&
+              zo_executor_open(&model.build.program, &machine, &serial,
+                               &executor) == ZO_OK &&
+              fake_model_load(&model, executor) == ZO_OK &&
+              fake_model_run(&model, executor, lists_of(shape)) == ZO_OK &&
+              fake_model_states(&model, executor) == states &&
+              fake_model_measured(&model, executor) == measured;
+    zo_executor_close(executor);
+    machine_close(&machine);
+    zo_build_fini(&model.build);
+    return is_same;
+}
+
+static void check_shape(const struct fake_shape *shape,
+                        const struct zo_executor_options *options,
+                        uint32_t delay_us_max)
+{
     struct fake_model model;
     enum zo_status status;
     struct pair pair;
 
-    TAP_CHECK_INT(fake_model_build(&shape, &model), ZO_OK);
-    status =
-        pair_open(&pair, &model.build.program, options, seed, delay_us_max);
+    TAP_CHECK_INT(fake_model_build(shape, &model), ZO_OK);
+    status = pair_open(&pair, &model.build.program, options, shape->seed,
+                       delay_us_max);
     if (status == ZO_OK) {
         status = run_both(&model, &pair);
     }
     if (status != ZO_OK || !help_same_memory(pair.meant, pair.run)) {
-        describe(seed, &shape);
+        describe(shape);
         tap_fail(__FILE__, __LINE__, "status %d", (int)status);
+    } else if (!is_as_resident(shape, fake_model_states(&model, pair.run),
+                               fake_model_measured(&model, pair.run))) {
+        describe(shape);
+        tap_fail(__FILE__, __LINE__, "other numbers than when resident");
     } else {
         check_units(&model, pair.run);
     }
@@ -328,15 +431,43 @@ static void check_runs(uint64_t seed, const struct zo_executor_options *options,
 
 static void test_builder_runs(void)
 {
-    for (uint64_t seed = 0; seed < TRAININGS; seed++) {
-        check_runs(seed, &workers, (uint32_t)(seed % 2));
+    for (uint64_t seed = 0; seed < times(TRAININGS); seed++) {
+        const struct fake_shape shape = shape_of(seed);
+
+        check_shape(&shape, seed % 3 == 0 ? &one_worker : &workers,
+                    (uint32_t)(seed % 2));
     }
 }
 
 static void test_builder_poison(void)
 {
-    for (uint64_t seed = 100; seed < 100 + POISONED; seed++) {
-        check_runs(seed, &poison, 0);
+    for (uint64_t seed = 100; seed < 100 + times(POISONED); seed++) {
+        struct fake_shape shape = shape_of(seed);
+
+        shape.fills_rows = true; /* what no row fills is poison */
+        check_shape(&shape, &poison, 0);
+    }
+}
+
+/* The shallowest rings that there may be, and the fewest workers, or many. */
+static void test_builder_narrow(void)
+{
+    for (uint64_t seed = 0; seed < times(TRAININGS / 4); seed++) {
+        struct fake_shape shape = random_shape(seed, 6, 3);
+
+        shape.devices = 1;
+        shape.placement.weight_ring = 2;
+        shape.placement.gradient_ring = 1;
+        shape.placement.host_gradient_ring = 1;
+        shape.placement.host_boundaries = shape.units;
+        for (int u = 0; u < shape.units; u++) {
+            shape.homes[u] = (struct zo_unit_homes){ZO_TIER_CPU, ZO_TIER_CPU};
+        }
+        for (int i = 0; i < 4; i++) {
+            shape.decides = i % 2 == 0;
+            check_shape(&shape, i < 2 ? &one_worker : &five_workers,
+                        seed % 2 == 0 ? 20 : 0);
+        }
     }
 }
 
@@ -383,6 +514,8 @@ int main(void)
         {"the order of a training run passes the checker", test_builder_orders},
         {"a training run gives the bits of its serial meaning",
          test_builder_runs},
+        {"so does one that streams all through the shallowest rings",
+         test_builder_narrow},
         {"so does decoding", test_decoding},
         {"a training run touches what it declares, no more",
          test_builder_poison},

@@ -14,7 +14,7 @@
 #include "src/train/profile_file.h"
 #include "src/train/profile_measure.h"
 
-#define MEASURE_BYTES_MAX ((uint64_t)2 << 30) /* of host memory */
+#define MEASURE_BYTES_MAX ((uint64_t)8 << 30) /* beyond any cache */
 #define TOKENS_MAX        8192                /* of products to time */
 #define SIDE_MIN          256                 /* of square ones */
 #define SIDE_MAX          4096

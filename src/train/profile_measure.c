@@ -12,7 +12,7 @@
 #define COPY_BYTES   ((size_t)64 << 20)
 #define COPIES_AHEAD 8 /* of a direction: more than a piece of AdamW takes */
 #define COPIES_LEAST 4 /* of each lane, however long they take */
-#define ELEMS_MAX    ((int64_t)32 << 20) /* of AdamW: past every cache */
+#define ELEMS_MAX    ((int64_t)512 << 20) /* of AdamW: past every cache */
 #define ELEMS_MIN    ((int64_t)64 << 10)
 #define PIECE_ELEMS  ((int64_t)4 << 20) /* between two looks at copies */
 #define ELEM_BYTES   14                 /* kept: weight, remainder, m, v, g */
@@ -431,7 +431,7 @@ enum zo_status zo_profile_measure(const struct zo_devices *devices,
     const struct zo_machine *machine = &devices->machine;
     const int64_t elems = zo_max_i64(
         ELEMS_MIN,
-        zo_min_i64(ELEMS_MAX, (int64_t)(bytes_max / 4 / ELEM_BYTES)));
+        zo_min_i64(ELEMS_MAX, (int64_t)(bytes_max / 4 * 3 / ELEM_BYTES)));
     struct zo_profile profile;
     struct zo_copy_rates copies = {0};
     struct traffic traffic = {0};
