@@ -145,6 +145,7 @@ static enum zo_status resolve_optimizer_home(struct zo_resolver *r)
     ZO_TRY(
         resolve_nvme_path(r, ZO_KEY_OPT_NVME_PATH, ZO_KEY_OPT_DEVICE, offload));
     offload->pin_memory = zo_value_flag(values, ZO_KEY_OPT_PIN);
+    offload->pins_as_asked = zo_value_is_given(values, ZO_KEY_OPT_PIN);
     offload->buffer_count = zo_value_integer(values, ZO_KEY_OPT_BUFFERS);
     offload->ratio = zo_value_number(values, ZO_KEY_OPT_RATIO);
     if (zero->stage < 3 && offload->ratio < 1.0) {
@@ -185,6 +186,7 @@ static enum zo_status resolve_param_home(struct zo_resolver *r)
     ZO_TRY(resolve_nvme_path(r, ZO_KEY_PARAM_NVME_PATH, ZO_KEY_PARAM_DEVICE,
                              offload));
     offload->pin_memory = zo_value_flag(values, ZO_KEY_PARAM_PIN);
+    offload->pins_as_asked = zo_value_is_given(values, ZO_KEY_PARAM_PIN);
     offload->buffer_count = zo_value_integer(values, ZO_KEY_PARAM_BUFFERS);
     offload->buffer_size_elems =
         zo_value_integer(values, ZO_KEY_PARAM_BUFFER_SIZE);

@@ -109,6 +109,7 @@ struct zo_run_offload {
     enum zo_home_limit limit;
     const char *nvme_path;     /* NULL unless limit is ZO_HOME_NVME or --nvme */
     bool pin_memory;           /* [true]; false: pageable, staged in a ring */
+    bool pins_as_asked;        /* the JSON says so: nothing else will do */
     int64_t buffer_count;      /* 5 of parameters, 4 of the optimizer */
     int64_t buffer_size_elems; /* parameters only; a tile, not a limit */
     int64_t max_in_cpu_elems;  /* parameters only */

@@ -461,6 +461,7 @@ enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
     struct zo_profile profile;
     const struct zo_trainer_options options = {
         .profile = &profile,
+        .avoids_locking = setup->avoids_locking,
         .is_serial = times_ops,
         .times_ops = times_ops,
         .config = &setup->config,

@@ -30,6 +30,7 @@ struct zo_setup {
     int64_t positions_max;
     int64_t steps_per_epoch, total_steps;
     uint64_t gpu_memory_bytes, host_memory_bytes; /* budgets */
+    bool avoids_locking;    /* the system has refused to lock memory */
     struct zo_trace *trace; /* borrowed by the trainer; set by train; or NULL */
 };
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "src/base/arith.h"
+#include "src/base/clock.h"
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
 #include "src/cli/cli.h"
@@ -334,6 +335,28 @@ static void open_progress(struct run *run)
     zo_progress_init(&run->progress, &options);
 }
 
+/* From the model's files, or at random; says how fast. */
+static enum zo_status fill_weights(struct run *run)
+{
+    const struct zo_weights weights = zo_trainer_weights(run->trainer);
+    const int64_t started_ns = zo_clock_ns();
+    double seconds, bytes;
+
+    if (run->dir == NULL) {
+        ZO_TRY(
+            zo_weights_randomize(&weights, (uint64_t)run->setup.config.seed));
+        (void)fprintf(run->cli->out, "weights made in %.1f s\n",
+                      zo_clock_seconds(started_ns, zo_clock_ns()));
+        return ZO_OK;
+    }
+    ZO_TRY(zo_weights_load(&weights, run->dir, &run->cli->notes));
+    seconds = zo_clock_seconds(started_ns, zo_clock_ns());
+    bytes = (double)zo_model_dir_total_bytes(run->dir);
+    (void)fprintf(run->cli->out, "weights read: %.3f GB in %.1f s, %.2f GB/s\n",
+                  bytes * 1e-9, seconds, bytes * 1e-9 / seconds);
+    return ZO_OK;
+}
+
 static enum zo_status run_steps(struct run *run)
 {
     const struct zo_trainer_watch watch = {
@@ -342,14 +365,10 @@ static enum zo_status run_steps(struct run *run)
         .on_eval = on_eval,
         .wants_stop = wants_stop,
     };
-    const struct zo_weights weights = zo_trainer_weights(run->trainer);
     int64_t steps = 0;
     enum zo_status status;
 
-    ZO_TRY(
-        run->dir == NULL
-            ? zo_weights_randomize(&weights, (uint64_t)run->setup.config.seed)
-            : zo_weights_load(&weights, run->dir, &run->cli->notes));
+    ZO_TRY(fill_weights(run));
     zo_cli_print_notes(run->cli);
     zo_signals_catch();
     status = zo_trainer_run(run->trainer, &watch, &steps);
@@ -368,6 +387,42 @@ static enum zo_status run_steps(struct run *run)
                                              : zo_err_adopt(&run->file_failure);
 }
 
+/* Nothing in the JSON insists on page-locked memory. */
+static bool may_do_without_locking(const struct run *run)
+{
+    const struct zo_run_zero *zero = &run->setup.config.zero;
+
+    return !(zero->optimizer.pins_as_asked && zero->optimizer.pin_memory) &&
+           !(zero->param.pins_as_asked && zero->param.pin_memory);
+}
+
+/*
+ * Allocates.  Where the system refuses to lock as much memory, states become
+ * pageable and pass through small locked rings, unless the JSON insists.
+ */
+static enum zo_status start(struct run *run)
+{
+    const int64_t started_ns = zo_clock_ns();
+    enum zo_status status = zo_trainer_start(run->trainer);
+
+    if (status == ZO_E_LOCK && may_do_without_locking(run)) {
+        (void)fprintf(run->cli->err,
+                      "warning: %s; states are kept in pageable memory "
+                      "instead, and pass through small locked buffers, which "
+                      "is slower (\"pin_memory\": true makes this an error)\n",
+                      zo_err_last()->text);
+        zo_trainer_close(run->trainer);
+        run->trainer = NULL;
+        run->setup.avoids_locking = true;
+        ZO_TRY(zo_setup_trainer(&run->setup, false, &run->trainer));
+        status = zo_trainer_start(run->trainer);
+    }
+    ZO_TRY(status);
+    (void)fprintf(run->cli->out, "memory made ready in %.1f s\n",
+                  zo_clock_seconds(started_ns, zo_clock_ns()));
+    return ZO_OK;
+}
+
 static enum zo_status train(struct run *run)
 {
     ZO_TRY(prepare(run));
@@ -376,7 +431,7 @@ static enum zo_status train(struct run *run)
         return ZO_OK;
     }
     (void)fflush(run->cli->out);
-    ZO_TRY(zo_trainer_start(run->trainer));
+    ZO_TRY(start(run));
     ZO_TRY(open_metrics(run));
     open_progress(run);
     return run_steps(run);

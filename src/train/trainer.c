@@ -181,6 +181,8 @@ static enum zo_status choose_placement(struct zo_trainer *trainer,
     uint64_t own = 0;
 
     zo_place_from_config(options->config, &place);
+    place.pageable_weights |= options->avoids_locking;
+    place.pageable_optimizer |= options->avoids_locking;
     for (int d = 0; d < machine->device_count; d++) {
         const uint64_t bytes = zo_trainer_own_bytes(trainer, d);
 

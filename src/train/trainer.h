@@ -35,6 +35,8 @@ struct zo_trainer_options {
     bool evaluates_only; /* weights and eval_batches; run() may not be called */
     uint64_t gpu_memory_bytes;  /* budget a device; 0: none to keep to */
     uint64_t host_memory_bytes; /* likewise */
+    bool avoids_locking;        /* states on the host are pageable, whatever the
+                                   configuration says */
     int cpu_threads; /* workers of the CPU engine; 0: as devices->pool */
     /* Rates to choose a placement by; borrowed by open; NULL: a shipped
      * machine's. */
