@@ -263,7 +263,7 @@ static enum zo_status open_machine(struct tiny_run *run)
 {
     const struct tiny_knobs *k = &run->knobs;
     const struct zo_devices_options devices = {
-        .backend = ZO_BACKEND_HOST,
+        .backend = k->on_gpu ? ZO_BACKEND_CUDA : ZO_BACKEND_HOST,
         .count = k->devices,
         .threads = k->threads,
         .delay_seed = k->delay_seed,

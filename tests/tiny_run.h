@@ -38,6 +38,7 @@ struct tiny_knobs {
     uint32_t delay_us_max;     /* random delays in the streams */
     uint64_t delay_seed;
     bool is_serial, poisons;
+    bool on_gpu;
     uint64_t fail_at_op;
     bool records_times;
     struct zo_trace *trace; /* borrowed; opened, with records_times */
