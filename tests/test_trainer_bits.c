@@ -264,6 +264,8 @@ static void half_moments_of(const char *type)
     TAP_CHECK(exact.step[0].loss == half.step[0].loss); /* before updates */
     TAP_CHECK(exact.state != half.state);
     TAP_CHECK(tiny_loss_distance(&exact, &half) < 0.02);
+    knobs.steps = 4;
+    TAP_CHECK(ran(&knobs, &half));
     for (knobs.threads = 2; knobs.threads <= 3; knobs.threads++) {
         TAP_CHECK(ran(&knobs, &again));
         TAP_CHECK(tiny_same_bits(&half, &again));
