@@ -8,6 +8,11 @@ bench_bench_kernels_SOURCES = bench/bench_kernels.c bench/kernel_cases.c \
 	bench/kernel_cases.h
 bench_bench_kernels_LDADD = libzo.a $(ZO_LIBS)
 
+# Likewise; it needs no GPU.
+EXTRA_PROGRAMS += bench/bench_lists
+bench_bench_lists_SOURCES = bench/bench_lists.c
+bench_bench_lists_LDADD = libzo.a $(ZO_LIBS)
+
 # For bench/run_gpu.sh, which builds it by name.
 EXTRA_PROGRAMS += bench/parity/gradients
 bench_parity_gradients_SOURCES = \
