@@ -15,6 +15,8 @@ libzo_a_SOURCES += \
 	offload/executor_internal.h \
 	offload/executor_serial.c \
 	offload/executor_times.c \
+	offload/gaps.c \
+	offload/gaps.h \
 	offload/layout.c \
 	offload/layout.h \
 	offload/order.c \
@@ -44,6 +46,7 @@ check_PROGRAMS += \
 	tests/test_executor \
 	tests/test_executor_failures \
 	tests/test_executor_times \
+	tests/test_gaps \
 	tests/test_layout \
 	tests/test_order \
 	tests/test_poison \
@@ -60,6 +63,7 @@ tests_test_executor_failures_SOURCES = tests/test_executor_failures.c \
 	$(executor_bench)
 tests_test_executor_times_SOURCES = tests/test_executor_times.c \
 	$(executor_bench)
+tests_test_gaps_SOURCES = tests/test_gaps.c $(offload_help)
 tests_test_layout_SOURCES = tests/test_layout.c $(offload_help)
 tests_test_order_SOURCES = tests/test_order.c $(offload_help)
 tests_test_poison_SOURCES = tests/test_poison.c $(offload_help)
