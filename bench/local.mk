@@ -15,6 +15,10 @@ bench_bench_kernels_LDADD = libzo.a $(ZO_LIBS)
 EXTRA_PROGRAMS += bench/bench_adamw
 bench_bench_adamw_SOURCES = bench/bench_adamw.c
 bench_bench_adamw_LDADD = libzo.a $(ZO_LIBS)
+# Likewise; it needs no GPU.
+EXTRA_PROGRAMS += bench/bench_lists
+bench_bench_lists_SOURCES = bench/bench_lists.c
+bench_bench_lists_LDADD = libzo.a $(ZO_LIBS)
 
 # For bench/run_gpu.sh, which builds it by name.
 EXTRA_PROGRAMS += bench/parity/gradients

@@ -1,7 +1,9 @@
 #include "offload/layout.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "offload/gaps.h"
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 
@@ -87,145 +89,167 @@ static enum zo_status place_persistent(struct zo_program *program)
     return ZO_OK;
 }
 
+/* Arenas of all lists: a transient buffer lies in one of them. */
+#define PLACES_MAX (ZO_SCHEDULES_MAX * ZO_TIERS * ZO_DEVICES_MAX)
+
+static size_t place_of(const struct zo_buffer *buffer)
+{
+    return ((size_t)buffer->schedule * ZO_TIERS + buffer->tier) *
+               ZO_DEVICES_MAX +
+           (size_t)buffer->device;
+}
+
+static bool is_placed(const struct zo_buffer *buffer)
+{
+    return buffer->schedule >= 0 && buffer->last_use >= 0;
+}
+
+/* A buffer that is to be placed. */
+struct item {
+    uint64_t bytes;
+    size_t buffer;
+};
+
+/* Of an operation, for the buffers of one arena. */
+struct moment {
+    uint64_t more_bytes; /* alive than before it; modulo 2^64 */
+    /* Moments that matter, up to it: where a buffer begins.  Of two buffers
+     * that are alive together the later one begins when both are. */
+    uint32_t begins;
+};
+
+/* What the layout works with. */
+struct scratch {
+    struct item *items;       /* by place, then largest first */
+    size_t first[PLACES_MAX]; /* of items, [place] */
+    size_t behind[PLACES_MAX];
+    struct moment *moments; /* as many as the longest list has, and one */
+    struct zo_gaps *gaps;
+};
+
+static void collect_items(const struct zo_program *program,
+                          struct scratch *scratch)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < program->buffer_count; i++) {
+        if (is_placed(&program->buffers[i])) {
+            scratch->behind[place_of(&program->buffers[i])]++;
+        }
+    }
+    for (size_t place = 0; place < PLACES_MAX; place++) {
+        const size_t more = scratch->behind[place];
+
+        scratch->first[place] = scratch->behind[place] = count;
+        count += more;
+    }
+    for (size_t i = 0; i < program->buffer_count; i++) {
+        const struct zo_buffer *buffer = &program->buffers[i];
+
+        if (is_placed(buffer)) {
+            scratch->items[scratch->behind[place_of(buffer)]++] =
+                (struct item){stored_bytes(buffer), i};
+        }
+    }
+}
+
 /* Largest first; ties in the order of creation, so that runs agree. */
 static int by_size(const void *left, const void *right)
 {
-    const struct zo_buffer *a = *(const struct zo_buffer *const *)left;
-    const struct zo_buffer *b = *(const struct zo_buffer *const *)right;
-    const uint64_t a_bytes = stored_bytes(a), b_bytes = stored_bytes(b);
+    const struct item *a = left, *b = right;
 
-    if (a_bytes != b_bytes) {
-        return a_bytes > b_bytes ? -1 : 1;
+    if (a->bytes != b->bytes) {
+        return a->bytes > b->bytes ? -1 : 1;
     }
-    return a < b ? -1 : a > b;
+    return a->buffer < b->buffer ? -1 : a->buffer > b->buffer;
 }
 
-/*
- * A buffer that has its place.  Every new one looks at all of them, so they
- * lie together, with no more than what is looked at.
- */
-struct placed {
-    uint64_t offset, end;
-    int64_t first_use, last_use;
-};
-
-/* What the layout works with: room for every buffer of the program. */
-struct scratch {
-    struct zo_buffer **work, **ends;
-    struct placed *placed; /* sorted by offset */
-};
-
-/*
- * Puts `buffer` at the lowest offset from `base` where no placed buffer of an
- * overlapping lifetime lies.
- */
-static void place_one(struct zo_buffer *buffer, uint64_t base,
-                      struct placed *placed, size_t placed_count)
+/* Returns how many moments matter. */
+static size_t number_moments(const struct zo_program *program,
+                             const struct item *items, size_t item_count,
+                             struct moment *moments, size_t op_count)
 {
-    const uint64_t bytes = stored_bytes(buffer);
-    const int64_t first_use = buffer->first_use, last_use = buffer->last_use;
-    uint64_t at = base;
-    size_t slot;
+    uint32_t begins = 0;
 
-    for (size_t i = 0; i < placed_count; i++) {
-        const struct placed *other = &placed[i];
+    memset(moments, 0, (op_count + 1) * sizeof(moments[0]));
+    for (size_t i = 0; i < item_count; i++) {
+        const struct zo_buffer *buffer = &program->buffers[items[i].buffer];
 
-        if (other->last_use < first_use || last_use < other->first_use) {
-            continue;
-        }
-        if (other->offset >= at + bytes) {
-            break; /* sorted by offset: the gap before it is large enough */
-        }
-        at = other->end > at ? other->end : at;
+        moments[buffer->first_use].begins = 1;
+        moments[buffer->first_use].more_bytes += items[i].bytes;
+        moments[buffer->last_use + 1].more_bytes -= items[i].bytes;
     }
-    buffer->offset = at;
-    for (slot = placed_count; slot > 0 && placed[slot - 1].offset > at;
-         slot--) {
-        placed[slot] = placed[slot - 1];
+    for (size_t op = 0; op < op_count; op++) {
+        begins += moments[op].begins;
+        moments[op].begins = begins;
     }
-    placed[slot] = (struct placed){at, at + bytes, first_use, last_use};
+    return begins;
 }
 
-static int by_begin(const void *left, const void *right)
-{
-    const struct zo_buffer *a = *(const struct zo_buffer *const *)left;
-    const struct zo_buffer *b = *(const struct zo_buffer *const *)right;
-
-    return a->first_use < b->first_use ? -1 : a->first_use > b->first_use;
-}
-
-static int by_end(const void *left, const void *right)
-{
-    const struct zo_buffer *a = *(const struct zo_buffer *const *)left;
-    const struct zo_buffer *b = *(const struct zo_buffer *const *)right;
-
-    return a->last_use < b->last_use ? -1 : a->last_use > b->last_use;
-}
-
-/*
- * When most bytes of the buffers are alive: as they begin, one by one, those
- * that have ended leave.  Both arrays hold all of the buffers.
- */
-static struct zo_moment find_fullest(int schedule, struct zo_buffer **begins,
-                                     struct zo_buffer **ends, size_t count)
+/* When most bytes are alive. */
+static struct zo_moment find_fullest(int schedule, const struct moment *moments,
+                                     size_t op_count)
 {
     struct zo_moment most = {.schedule = schedule};
     uint64_t bytes = 0;
-    size_t ended = 0;
 
-    qsort(begins, count, sizeof(begins[0]), by_begin);
-    qsort(ends, count, sizeof(ends[0]), by_end);
-    for (size_t i = 0; i < count; i++) {
-        while (ends[ended]->last_use < begins[i]->first_use) {
-            bytes -= stored_bytes(ends[ended++]);
-        }
-        bytes += stored_bytes(begins[i]);
+    for (size_t op = 0; op < op_count; op++) {
+        bytes += moments[op].more_bytes;
         if (bytes > most.bytes) {
             most.bytes = bytes;
-            most.op = (size_t)begins[i]->first_use;
+            most.op = op;
         }
     }
     return most;
 }
 
-static enum zo_status place_transient(struct zo_program *program, int schedule,
-                                      enum zo_tier tier, int device,
-                                      const struct scratch *scratch)
+/* Puts each buffer, largest first, at the lowest offset from `base` where no
+ * placed buffer of an overlapping lifetime lies. */
+static enum zo_status place_items(struct zo_program *program,
+                                  const struct scratch *scratch,
+                                  const struct item *items, size_t count,
+                                  uint64_t base)
 {
-    const uint64_t base = zo_layout_persistent_bytes(program, tier, device);
-    struct zo_moment moment;
-    size_t count = 0;
-
-    for (size_t i = 0; i < program->buffer_count; i++) {
-        struct zo_buffer *buffer = &program->buffers[i];
-
-        if (buffer->schedule == schedule && buffer->tier == tier &&
-            buffer->device == device && buffer->last_use >= 0) {
-            scratch->work[count] = buffer;
-            scratch->ends[count++] = buffer;
-        }
-    }
-    qsort(scratch->work, count, sizeof(scratch->work[0]), by_size);
     for (size_t i = 0; i < count; i++) {
-        place_one(scratch->work[i], base, scratch->placed, i);
-        ZO_TRY(extend_arena(program, scratch->work[i]));
-    }
-    moment = find_fullest(schedule, scratch->work, scratch->ends, count);
-    if (moment.bytes > program->fullest[tier][device].bytes) {
-        program->fullest[tier][device] = moment;
+        struct zo_buffer *buffer = &program->buffers[items[i].buffer];
+        const struct zo_gaps_span span = {
+            scratch->moments[buffer->first_use].begins - 1,
+            scratch->moments[buffer->last_use].begins - 1,
+        };
+
+        buffer->offset =
+            zo_gaps_find(scratch->gaps, span, base, items[i].bytes);
+        ZO_TRY(extend_arena(program, buffer));
+        ZO_TRY(
+            zo_gaps_take(scratch->gaps, span, buffer->offset, items[i].bytes));
     }
     return ZO_OK;
 }
 
-static enum zo_status place_list(struct zo_program *program, int schedule,
-                                 const struct scratch *scratch)
+static enum zo_status place_transient(struct zo_program *program, int schedule,
+                                      enum zo_tier tier, int device,
+                                      const struct scratch *scratch,
+                                      uint64_t base)
 {
-    for (int d = 0; d < program->device_count; d++) {
-        ZO_TRY(place_transient(program, schedule, ZO_TIER_GPU, d, scratch));
+    const size_t place = place_of(&(struct zo_buffer){
+        .schedule = schedule, .tier = tier, .device = device});
+    struct item *items = &scratch->items[scratch->first[place]];
+    const size_t count = scratch->behind[place] - scratch->first[place];
+    const size_t ops = program->schedules[schedule].op_count;
+    struct zo_moment moment;
+
+    if (count == 0) {
+        return ZO_OK;
     }
-    ZO_TRY(place_transient(program, schedule, ZO_TIER_CPU, 0, scratch));
-    ZO_TRY(place_transient(program, schedule, ZO_TIER_PAGEABLE, 0, scratch));
-    return place_transient(program, schedule, ZO_TIER_NVME, 0, scratch);
+    qsort(items, count, sizeof(items[0]), by_size);
+    zo_gaps_clear(scratch->gaps,
+                  number_moments(program, items, count, scratch->moments, ops));
+    ZO_TRY(place_items(program, scratch, items, count, base));
+    moment = find_fullest(schedule, scratch->moments, ops);
+    if (moment.bytes > program->fullest[tier][device].bytes) {
+        program->fullest[tier][device] = moment;
+    }
+    return ZO_OK;
 }
 
 uint64_t zo_layout_persistent_bytes(const struct zo_program *program,
@@ -244,22 +268,39 @@ uint64_t zo_layout_persistent_bytes(const struct zo_program *program,
     return bytes;
 }
 
-static enum zo_status open_scratch(struct scratch *scratch, size_t count)
+static enum zo_status open_scratch(const struct zo_program *program,
+                                   struct scratch *scratch)
 {
-    ZO_TRY(zo_alloc(count, sizeof(scratch->work[0]), "the layout",
-                    &scratch->work));
-    ZO_TRY(zo_alloc(count, sizeof(scratch->ends[0]), "the layout",
-                    &scratch->ends));
-    return zo_alloc(count, sizeof(scratch->placed[0]), "the layout",
-                    &scratch->placed);
+    size_t ops_max = 0;
+
+    for (int s = 0; s < program->schedule_count; s++) {
+        const size_t ops = program->schedules[s].op_count;
+
+        ops_max = ops > ops_max ? ops : ops_max;
+    }
+    ZO_TRY(zo_alloc(program->buffer_count, sizeof(scratch->items[0]),
+                    "the layout", &scratch->items));
+    ZO_TRY(zo_alloc(ops_max + 1, sizeof(scratch->moments[0]), "the layout",
+                    &scratch->moments));
+    return zo_gaps_open(zo_min_i64(ops_max, program->buffer_count),
+                        &scratch->gaps);
 }
 
 static enum zo_status place_all(struct zo_program *program,
-                                const struct scratch *scratch)
+                                struct scratch *scratch)
 {
+    uint64_t bases[ZO_TIERS][ZO_DEVICES_MAX];
+
     ZO_TRY(place_persistent(program));
+    memcpy(bases, program->arena_bytes, sizeof(bases));
+    collect_items(program, scratch);
     for (int s = 0; s < program->schedule_count; s++) {
-        ZO_TRY(place_list(program, s, scratch));
+        for (int tier = 0; tier < ZO_TIERS; tier++) {
+            for (int d = 0; d < program->device_count; d++) {
+                ZO_TRY(place_transient(program, s, (enum zo_tier)tier, d,
+                                       scratch, bases[tier][d]));
+            }
+        }
     }
     return ZO_OK;
 }
@@ -272,13 +313,13 @@ enum zo_status zo_layout(struct zo_program *program)
     ZO_ASSERT(!program->is_laid_out);
     ZO_TRY(check_sizes(program));
     set_lifetimes(program);
-    status = open_scratch(&scratch, program->buffer_count);
+    status = open_scratch(program, &scratch);
     if (status == ZO_OK) {
         status = place_all(program, &scratch);
     }
     program->is_laid_out = status == ZO_OK;
-    zo_free(scratch.work);
-    zo_free(scratch.ends);
-    zo_free(scratch.placed);
+    zo_free(scratch.items);
+    zo_free(scratch.moments);
+    zo_gaps_close(scratch.gaps);
     return status;
 }

@@ -15,6 +15,8 @@ libzo_a_SOURCES += \
 	offload/executor_internal.h \
 	offload/executor_serial.c \
 	offload/executor_times.c \
+	offload/gaps.c \
+	offload/gaps.h \
 	offload/layout.c \
 	offload/layout.h \
 	offload/order.c \
@@ -48,6 +50,7 @@ check_PROGRAMS += \
 	tests/test_executor_failures \
 	tests/test_executor_times \
 	tests/test_executor_parts \
+	tests/test_gaps \
 	tests/test_layout \
 	tests/test_order \
 	tests/test_poison \
@@ -68,6 +71,7 @@ tests_test_executor_times_SOURCES = tests/test_executor_times.c \
 	$(executor_bench)
 tests_test_executor_parts_SOURCES = tests/test_executor_parts.c \
 	$(executor_bench)
+tests_test_gaps_SOURCES = tests/test_gaps.c $(offload_help)
 tests_test_layout_SOURCES = tests/test_layout.c $(offload_help)
 tests_test_order_SOURCES = tests/test_order.c $(offload_help)
 tests_test_poison_SOURCES = tests/test_poison.c $(offload_help)

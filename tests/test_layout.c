@@ -324,6 +324,201 @@ static void test_random(void)
     TAP_CHECK(arenas < sum);
 }
 
+/* ---- the same offsets as by plain loops ---------------------------------- */
+
+/* Larger, or as large and older: it gets its place first. */
+static bool goes_before(const struct zo_program *program, zo_buffer_id a,
+                        zo_buffer_id b)
+{
+    const uint64_t left = stored_bytes(&program->buffers[a]);
+    const uint64_t right = stored_bytes(&program->buffers[b]);
+
+    return left != right ? left > right : a < b;
+}
+
+/* Where the two may not both be at `at` and `offset`. */
+static bool collide(const struct zo_buffer *buffer, uint64_t at,
+                    const struct zo_buffer *other, uint64_t offset)
+{
+    return buffer->schedule == other->schedule && same_arena(buffer, other) &&
+           buffer->first_use <= other->last_use &&
+           other->first_use <= buffer->last_use &&
+           at < offset + stored_bytes(other) &&
+           offset < at + stored_bytes(buffer);
+}
+
+/* The lowest place for a buffer, given those that went before: behind
+ * whatever is in the way, until nothing is. */
+static uint64_t lowest(const struct zo_program *program, zo_buffer_id id,
+                       const zo_buffer_id *placed, size_t placed_count,
+                       const uint64_t *offsets)
+{
+    const struct zo_buffer *buffer = &program->buffers[id];
+    uint64_t at =
+        zo_layout_persistent_bytes(program, buffer->tier, buffer->device);
+    bool has_moved = true;
+
+    while (has_moved) {
+        has_moved = false;
+        for (size_t i = 0; i < placed_count; i++) {
+            const struct zo_buffer *other = &program->buffers[placed[i]];
+
+            if (collide(buffer, at, other, offsets[placed[i]])) {
+                at = offsets[placed[i]] + stored_bytes(other);
+                has_moved = true;
+            }
+        }
+    }
+    return at;
+}
+
+enum { PLAIN_MAX = 700 };
+
+/* Offsets of the transient buffers in use, found anew. */
+static void check_offsets(const struct zo_program *program)
+{
+    static zo_buffer_id order[PLAIN_MAX];
+    static uint64_t offsets[PLAIN_MAX];
+    size_t count = 0;
+
+    TAP_CHECK(program->buffer_count <= PLAIN_MAX);
+    for (zo_buffer_id id = 0; id < program->buffer_count; id++) {
+        size_t at = count;
+
+        if (program->buffers[id].schedule == -1 ||
+            program->buffers[id].last_use < 0) {
+            continue;
+        }
+        for (; at > 0 && goes_before(program, id, order[at - 1]); at--) {
+            order[at] = order[at - 1];
+        }
+        order[at] = id;
+        count++;
+    }
+    for (size_t i = 0; i < count; i++) {
+        offsets[order[i]] = lowest(program, order[i], order, i, offsets);
+        TAP_CHECK_INT(program->buffers[order[i]].offset, offsets[order[i]]);
+    }
+}
+
+/* A buffer of one of a few lifetimes: short, long, or nested in pairs as
+ * forward and backward have them. */
+static void add_lived(struct zo_program *program, struct help_random *random,
+                      int list, int ops, zo_buffer_id *begins,
+                      zo_buffer_id *ends)
+{
+    static const uint64_t sizes[] = {0, 1, 256, 300, 1024, 1024, 5000, 40000};
+    const uint64_t kind = help_below(random, 3);
+    const uint64_t bytes = sizes[help_below(random, ZO_COUNT(sizes))];
+    const zo_buffer_id id =
+        add_buffer(program, "buffer", list,
+                   bytes == 40000 ? help_below(random, bytes) : bytes,
+                   help_once_in(random, 5));
+    int begin = (int)help_below(random, (uint64_t)ops), end;
+
+    if (kind == 0) {
+        end = begin + (int)help_below(random, 4);
+    } else if (kind == 1) {
+        end = begin + (int)help_below(random, (uint64_t)ops);
+    } else {
+        begin = begin < ops / 2 ? begin : ops - 1 - begin;
+        end = ops - 1 - begin;
+    }
+    begins[id] = (zo_buffer_id)begin;
+    ends[id] = (zo_buffer_id)(end < ops ? end : ops - 1);
+}
+
+/* A list of so many operations that touch buffers as they begin and end. */
+static void add_lived_list(struct zo_program *program,
+                           struct help_random *random, int buffers)
+{
+    static zo_buffer_id begins[PLAIN_MAX], ends[PLAIN_MAX];
+    const int list = zo_program_schedule(program, "list");
+    const int ops = 1 + (int)help_below(random, 300);
+    const zo_buffer_id first = (zo_buffer_id)program->buffer_count;
+
+    for (int i = 0; i < buffers; i++) {
+        add_lived(program, random, list, ops, begins, ends);
+    }
+    for (int op = 0; op < ops; op++) {
+        struct zo_access accesses[ZO_OP_ACCESSES_MAX];
+        size_t count = 0;
+
+        for (zo_buffer_id id = first; id < program->buffer_count; id++) {
+            if ((begins[id] == (zo_buffer_id)op ||
+                 ends[id] == (zo_buffer_id)op) &&
+                count < ZO_OP_ACCESSES_MAX) {
+                accesses[count++] = zo_whole(program, id, ZO_WRITE);
+            }
+        }
+        if (zo_schedule_add(
+                program, list,
+                &(struct zo_op){.name = "op", .engine = ZO_ENGINE_COMPUTE},
+                accesses, count) != ZO_OK) {
+            tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
+        }
+    }
+}
+
+/* When most of the first device is alive, at the first such operation. */
+static void check_fullest(const struct zo_program *program)
+{
+    const struct zo_moment *fullest = &program->fullest[ZO_TIER_GPU][0];
+    struct zo_moment most = {0};
+
+    for (int list = 0; list < program->schedule_count; list++) {
+        for (size_t op = 0; op < program->schedules[list].op_count; op++) {
+            uint64_t bytes = 0;
+
+            for (size_t id = 0; id < program->buffer_count; id++) {
+                const struct zo_buffer *buffer = &program->buffers[id];
+
+                if (buffer->schedule == list && buffer->device == 0 &&
+                    buffer->tier == ZO_TIER_GPU &&
+                    buffer->first_use <= (int64_t)op &&
+                    (int64_t)op <= buffer->last_use) {
+                    bytes += stored_bytes(buffer);
+                }
+            }
+            if (bytes > most.bytes) {
+                most = (struct zo_moment){bytes, list, op};
+            }
+        }
+    }
+    TAP_CHECK_INT(fullest->bytes, most.bytes);
+    TAP_CHECK_INT(fullest->schedule, most.schedule);
+    TAP_CHECK_INT(fullest->op, most.op);
+}
+
+static void test_offsets(void)
+{
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        const struct help_shape shape = shape_of(seed);
+        struct zo_program program;
+
+        TAP_CHECK_INT(help_program(&shape, &program), ZO_OK);
+        check_offsets(&program);
+        check_fullest(&program);
+        zo_program_fini(&program);
+    }
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        struct help_random random = help_random_of(seed, "lifetimes");
+        struct zo_program program;
+
+        zo_program_init(&program, 1);
+        (void)add_buffer(&program, "kept", -1, help_below(&random, 3000),
+                         false);
+        for (int i = 0; i < 2; i++) {
+            add_lived_list(&program, &random,
+                           1 + (int)help_below(&random, 300));
+        }
+        TAP_CHECK_INT(zo_layout(&program), ZO_OK);
+        check_offsets(&program);
+        check_fullest(&program);
+        zo_program_fini(&program);
+    }
+}
+
 /* ---- the plan, read off the layout --------------------------------------- */
 
 /* Bytes of an arena that are alive during an operation; persistent at -1. */
@@ -461,6 +656,7 @@ int main(void)
         {"what no operation uses takes nothing", test_unused},
         {"an arena beyond 2^62 bytes does not fit, by name", test_too_large},
         {"no two buffers that are alive together overlap", test_random},
+        {"offsets and fullest moments are those of plain loops", test_offsets},
         {"a plan adds up to the arena, at its fullest moment", test_plan},
         {"the same program gets the same layout", test_deterministic},
         {"each failed allocation is clean", test_failed_allocations},
