@@ -7,8 +7,8 @@
  * device of the host backend, in every way that the planner looks at: all of
  * them in one pass or a pass each, layers kept or recomputed, states on the
  * device or streamed.  Nothing of what is planned is allocated.  One JSON
- * object a line: seconds of the processor, and a hash of all offsets, by which
- * two versions of the layout can be compared.
+ * object a line: seconds of the processor, and hashes of all offsets and of
+ * all edges, by which two versions can be compared.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -55,6 +55,22 @@ static uint64_t hash_of(const struct zo_program *program)
     return hash;
 }
 
+/* Of a set: the order of an operation's predecessors is of no matter. */
+static uint64_t hash_of_edges(const struct zo_edges *edges)
+{
+    uint64_t hash = 0;
+
+    for (size_t i = 0; i < edges->count; i++) {
+        for (size_t e = edges->first[i]; e < edges->first[i + 1]; e++) {
+            uint64_t edge = i << 32 ^ edges->preds[e];
+
+            edge = (edge ^ edge >> 31) * 0x9e3779b97f4a7c15u;
+            hash += edge ^ edge >> 29;
+        }
+    }
+    return hash;
+}
+
 static enum zo_status time_order(const struct zo_build *build)
 {
     const struct zo_sequence_item items[] = {{build->step_schedule, 0},
@@ -69,8 +85,9 @@ static enum zo_status time_order(const struct zo_build *build)
     begin = now_seconds();
     ZO_TRY(zo_edges_derive(&build->program, items, ZO_COUNT(items), &edges));
     (void)printf(", \"order_open_seconds\": %.3f, \"edges_seconds\": %.3f, "
-                 "\"edges\": %zu",
-                 open_seconds, now_seconds() - begin, edges.first[edges.count]);
+                 "\"edge_count\": %zu, \"edges\": \"%016" PRIx64 "\"",
+                 open_seconds, now_seconds() - begin, edges.first[edges.count],
+                 hash_of_edges(&edges));
     zo_edges_fini(&edges);
     return ZO_OK;
 }

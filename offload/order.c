@@ -23,7 +23,8 @@ struct node {
 struct atom {
     uint64_t writer; /* instance; 0: none */
     uint32_t writer_lane;
-    uint32_t readers; /* head of a list of nodes */
+    uint32_t readers; /* in lanes: head of a list of nodes, one a lane */
+    uint32_t loose;   /* in none: the latest of a ring, oldest behind it */
 };
 
 struct span {
@@ -248,34 +249,59 @@ static void make_spans(struct zo_order *order)
     }
 }
 
-/* Atoms that the accesses read, in both slots. */
-static size_t count_touched(const struct zo_order *order)
+/*
+ * Nodes that readers may need at once: in lanes, one a lane and atom; others,
+ * one an access of each list that is under way.  reads: [atom], zero.
+ */
+static size_t count_nodes(const struct zo_order *order, size_t lists_max,
+                          uint32_t *reads)
 {
     const struct zo_program *program = order->program;
-    size_t touched = 0;
+    const uint32_t lanes = zo_lane_count(program);
+    size_t loose = 0, count = 0;
+    uint32_t open = 0;
 
     for (int s = 0; s < program->schedule_count; s++) {
         const struct zo_schedule *list = &program->schedules[s];
 
-        for (size_t a = 0; a < list->access_count; a++) {
-            const struct piece *piece = &order->pieces[order->piece_of[s][a]];
+        for (size_t i = 0; i < list->op_count; i++) {
+            const struct zo_op *op = &list->ops[i];
+            const bool is_loose = zo_lane_of(program, op) == ZO_NO_LANE;
 
-            for (int slot = 0; slot < 2 && list->accesses[a].mode == ZO_READ;
-                 slot++) {
-                touched += piece->spans[slot].end - piece->spans[slot].first;
+            for (uint32_t a = 0; a < op->access_count; a++) {
+                const uint32_t access = op->access_first + a;
+                const struct piece *piece =
+                    &order->pieces[order->piece_of[s][access]];
+
+                if (list->accesses[access].mode != ZO_READ) {
+                    continue;
+                }
+                for (int slot = 0; slot < slots_of(order, piece); slot++) {
+                    const struct span *span = &piece->spans[slot];
+
+                    loose += is_loose ? span->end - span->first : 0;
+                    reads[span->first] += !is_loose; /* here it begins */
+                    reads[span->end] -= !is_loose;   /* modulo 2^32 */
+                }
             }
         }
     }
-    return touched;
+    for (size_t i = 0; i < order->border_count; i++) {
+        open += reads[i];
+        count += open < lanes ? open : lanes;
+    }
+    return count + lists_max * loose;
 }
 
-/*
- * Readers of an atom: one a lane, or one a pending operation outside of
- * lanes.  An atom takes another node only when those it has are all pending,
- * so that it never has more than lists_max lists read it.
- */
-static enum zo_status make_nodes(struct zo_order *order, size_t count)
+static enum zo_status make_nodes(struct zo_order *order, size_t lists_max)
 {
+    uint32_t *reads = NULL;
+    size_t count;
+
+    ZO_TRY(zo_alloc(order->border_count, sizeof(reads[0]),
+                    "the order of operations", &reads));
+    count = count_nodes(order, lists_max, reads);
+    zo_free(reads);
     ZO_ASSERT(count < NO_NODE);
     ZO_TRY(zo_alloc(count, sizeof(struct node), "the order of operations",
                     &order->nodes));
@@ -304,14 +330,13 @@ enum zo_status zo_order_open(const struct zo_program *program, size_t lists_max,
                 zo_alloc(order->border_count, sizeof(struct atom),
                          "the order of operations", &order->atoms));
     for (size_t i = 0; i < order->border_count; i++) {
-        order->atoms[i].readers = NO_NODE;
+        order->atoms[i].readers = order->atoms[i].loose = NO_NODE;
     }
     ZO_TRY_GOTO(close_order,
                 zo_alloc(zo_lane_count(program), sizeof(uint64_t),
                          "the order of operations", &order->lane_best));
     make_spans(order);
-    ZO_TRY_GOTO(close_order,
-                make_nodes(order, lists_max * count_touched(order)));
+    ZO_TRY_GOTO(close_order, make_nodes(order, lists_max));
     *order_out = order;
     return ZO_OK;
 
@@ -356,7 +381,10 @@ static void add_pred(struct zo_order *order, struct gather *gather,
         }
         return;
     }
-    for (size_t i = 0; i < gather->count && i < gather->max; i++) {
+    if (gather->count > gather->max) {
+        return; /* it waits for everything */
+    }
+    for (size_t i = 0; i < gather->count; i++) {
         if (gather->preds[i] == instance) {
             return;
         }
@@ -376,47 +404,101 @@ static void free_readers(struct zo_order *order, struct atom *atom)
         order->nodes[at].next = order->free_node;
         order->free_node = at;
     }
+    if (atom->loose != NO_NODE) {
+        struct node *latest = &order->nodes[atom->loose];
+        const uint32_t oldest = latest->next;
+
+        latest->next = order->free_node;
+        order->free_node = oldest;
+        atom->loose = NO_NODE;
+    }
 }
 
-/* A reader replaces an older one of its lane, or one that is done. */
+static uint32_t take_node(struct zo_order *order)
+{
+    const uint32_t at = order->free_node;
+
+    ZO_ASSERT(at != NO_NODE);
+    order->free_node = order->nodes[at].next;
+    return at;
+}
+
+/* A reader in a lane replaces an older one of it. */
 static void add_reader(struct zo_order *order, struct atom *atom,
-                       const struct gather *gather, uint32_t lane)
+                       uint64_t instance, uint32_t lane)
 {
     uint32_t at;
 
     for (at = atom->readers; at != NO_NODE; at = order->nodes[at].next) {
-        struct node *node = &order->nodes[at];
-
-        if ((lane != ZO_NO_LANE && node->lane == lane) ||
-            node->instance < gather->retired_below) {
-            node->instance = gather->instance;
-            node->lane = lane;
+        if (order->nodes[at].lane == lane) {
+            order->nodes[at].instance = instance;
             return;
         }
     }
-    at = order->free_node;
-    ZO_ASSERT(at != NO_NODE);
-    order->free_node = order->nodes[at].next;
-    order->nodes[at] = (struct node){gather->instance, lane, atom->readers};
+    at = take_node(order);
+    order->nodes[at] = (struct node){instance, lane, atom->readers};
     atom->readers = at;
+}
+
+/* Another one replaces the oldest if that is done: if it is not, none is. */
+static void add_loose(struct zo_order *order, struct atom *atom,
+                      const struct gather *gather)
+{
+    uint32_t at;
+
+    if (atom->loose == NO_NODE) {
+        at = take_node(order);
+        order->nodes[at] = (struct node){gather->instance, ZO_NO_LANE, at};
+    } else {
+        struct node *latest = &order->nodes[atom->loose];
+
+        at = latest->next;
+        if (order->nodes[at].instance < gather->retired_below) {
+            order->nodes[at].instance = gather->instance;
+        } else {
+            const uint32_t oldest = at;
+
+            at = take_node(order);
+            order->nodes[at] =
+                (struct node){gather->instance, ZO_NO_LANE, oldest};
+            latest->next = at;
+        }
+    }
+    atom->loose = at;
+}
+
+/* A writer waits for all readers, and is then all that others wait for. */
+static void overwrite(struct zo_order *order, struct gather *gather,
+                      struct atom *atom, uint32_t lane)
+{
+    uint32_t at;
+
+    for (at = atom->readers; at != NO_NODE; at = order->nodes[at].next) {
+        add_pred(order, gather, order->nodes[at].instance,
+                 order->nodes[at].lane);
+    }
+    at = atom->loose;
+    while (at != NO_NODE) {
+        at = order->nodes[at].next;
+        add_pred(order, gather, order->nodes[at].instance, ZO_NO_LANE);
+        at = at == atom->loose ? NO_NODE : at;
+    }
+    free_readers(order, atom);
+    atom->writer = gather->instance;
+    atom->writer_lane = lane;
 }
 
 static void touch(struct zo_order *order, struct gather *gather,
                   struct atom *atom, enum zo_access_mode mode, uint32_t lane)
 {
     add_pred(order, gather, atom->writer, atom->writer_lane);
-    if (mode == ZO_READ) {
-        add_reader(order, atom, gather, lane);
-        return;
+    if (mode != ZO_READ) {
+        overwrite(order, gather, atom, lane);
+    } else if (lane == ZO_NO_LANE) {
+        add_loose(order, atom, gather);
+    } else {
+        add_reader(order, atom, gather->instance, lane);
     }
-    for (uint32_t at = atom->readers; at != NO_NODE;
-         at = order->nodes[at].next) {
-        add_pred(order, gather, order->nodes[at].instance,
-                 order->nodes[at].lane);
-    }
-    free_readers(order, atom);
-    atom->writer = gather->instance;
-    atom->writer_lane = lane;
 }
 
 size_t zo_order_next(struct zo_order *order, const struct zo_order_step *step,

@@ -214,8 +214,9 @@ static enum zo_status build_what_fits(struct zo_trainer *trainer)
 }
 
 /*
- * A step is a list of all its micro batches, whose layout takes time and
- * memory that grow with its square: this much is a matter of minutes.
+ * A step is a list of all its micro batches.  At this length one is built in
+ * 1 to 6 s of a core, of which a planner tries dozens; the edges of an update
+ * that more than 512 gathers precede then grow with the square of it.
  */
 static enum zo_status check_length(const struct zo_trainer_options *options)
 {
