@@ -34,6 +34,7 @@ struct search {
     int resident;                  /* its number of resident units */
     int least_resident;            /* the fewest that are allowed */
     int tried;
+    bool skips_time; /* any that fits will do */
     /* The fastest so far that fits. */
     struct zo_placement best;
     struct measure best_measure;
@@ -163,7 +164,8 @@ static enum zo_status try_one(struct search *search, bool wants_time,
                           build.program.arena_bytes[ZO_TIER_PAGEABLE][0];
     measure.fits_gpu = within(measure.gpu_bytes, options->gpu_bytes);
     measure.fits_host = within(measure.host_bytes, options->host_bytes);
-    if (wants_time && measure.fits_gpu && measure.fits_host) {
+    if (wants_time && !search->skips_time && measure.fits_gpu &&
+        measure.fits_host) {
         measure.seconds = simulate(options, &build);
     }
     zo_build_fini(&build);
@@ -424,6 +426,35 @@ enum zo_status zo_place_choose(const struct zo_place_options *options,
     place.homes = search.homes;
     place.placement.homes = search.homes;
     *place_out = place;
+    return status;
+}
+
+enum zo_status zo_place_fits(const struct zo_place_options *options,
+                             bool *fits_out)
+{
+    const int outputs = options->build->unit_count - 2;
+    struct search search = {.options = options, .skips_time = true};
+    enum zo_status status = ZO_OK;
+
+    ZO_TRY(zo_alloc((size_t)options->build->unit_count, sizeof(search.homes[0]),
+                    "a placement", &search.homes));
+    search.least_resident = fewest_resident(options);
+    search.placement = (struct zo_placement){
+        .keep = options->keep_least,
+        .pass_micros = options->build->micros,
+        .host_gradient_ring = options->build->decides ? 0 : HOST_RING,
+        .own_gradients = HOST_RING_OWN,
+        .pageable_weights = options->pageable_weights,
+        .pageable_optimizer = options->pageable_optimizer,
+    };
+    set_rings(&search, RINGS - 1);
+    for (int host = options->host_boundaries_always;
+         status == ZO_OK && host < 2 && !search.has_best; host++) {
+        search.placement.host_boundaries = host == 1 ? outputs : 0;
+        status = fill_up(&search);
+    }
+    *fits_out = search.has_best;
+    zo_free(search.homes);
     return status;
 }
 

@@ -166,8 +166,10 @@ static int workers_of(const struct zo_trainer_options *options)
     return (int)zo_max_i64(1, zo_min_i64(threads, 256));
 }
 
-static enum zo_status choose_placement(struct zo_trainer *trainer,
-                                       const struct zo_build_options *build)
+/* What a placement may be; `build` is borrowed by it. */
+static struct zo_place_options
+place_options(const struct zo_trainer *trainer,
+              const struct zo_build_options *build)
 {
     const struct zo_trainer_options *options = &trainer->options;
     const struct zo_machine *machine = &options->devices->machine;
@@ -190,7 +192,15 @@ static enum zo_status choose_placement(struct zo_trainer *trainer,
     }
     place.gpu_bytes = left_of(options->gpu_memory_bytes, own);
     place.host_bytes = options->host_memory_bytes;
-    return zo_place_choose(&place, &trainer->place);
+    return place;
+}
+
+static enum zo_status choose_placement(struct zo_trainer *trainer,
+                                       const struct zo_build_options *build)
+{
+    const struct zo_place_options options = place_options(trainer, build);
+
+    return zo_place_choose(&options, &trainer->place);
 }
 
 /* What does not fit is built all the same, for its plan. */
@@ -235,6 +245,13 @@ static enum zo_status check_length(const struct zo_trainer_options *options)
     return ZO_OK;
 }
 
+static struct zo_glm_batch
+batch_layout(const struct zo_trainer_options *options)
+{
+    return zo_glm_batch_layout(options->bounds.tokens, options->bounds.rows,
+                               zo_max_i64(options->bounds.labels, 1));
+}
+
 static enum zo_status open_glm(struct zo_trainer *trainer)
 {
     const struct zo_trainer_options *options = &trainer->options;
@@ -256,6 +273,54 @@ static enum zo_status open_glm(struct zo_trainer *trainer)
     return zo_glm_open(&glm, &trainer->glm);
 }
 
+/* Whether so many micro batches a step fit in one pass. */
+static enum zo_status fits(const struct zo_trainer_options *options,
+                           int64_t micros, bool *fits_out)
+{
+    struct zo_run_config config = *options->config;
+    struct zo_trainer trainer = {.options = *options};
+    struct zo_build_options build;
+    struct zo_place_options place;
+    enum zo_status status;
+
+    config.gradient_accumulation_steps = micros;
+    trainer.options.config = &config;
+    trainer.feed.layout = batch_layout(options);
+    ZO_TRY(open_glm(&trainer));
+    build = build_options(&trainer);
+    place = place_options(&trainer, &build);
+    status = zo_place_fits(&place, fits_out);
+    zo_glm_close(trainer.glm);
+    return status;
+}
+
+enum zo_status
+zo_trainer_largest_accumulation(const struct zo_trainer_options *options,
+                                int64_t *micros_out)
+{
+    const int64_t most = PASSES_MAX / (options->model->num_layers + 2);
+    int64_t low = 0, high = 1; /* what fits; what may not */
+    bool is_in = true;
+
+    for (high = 1; is_in && high <= most; high *= 2) {
+        ZO_TRY(fits(options, high, &is_in));
+        low = is_in ? high : low;
+    }
+    high = is_in ? most + 1 : high / 2;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+
+        ZO_TRY(fits(options, middle, &is_in));
+        if (is_in) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    *micros_out = low;
+    return ZO_OK;
+}
+
 enum zo_status zo_trainer_open(const struct zo_trainer_options *options,
                                struct zo_trainer **trainer_out)
 {
@@ -266,9 +331,7 @@ enum zo_status zo_trainer_open(const struct zo_trainer_options *options,
     ZO_TRY(zo_alloc(1, sizeof(*trainer), "the trainer", &trainer));
     trainer->options = *options;
     trainer->best_loss = INFINITY;
-    trainer->feed.layout =
-        zo_glm_batch_layout(options->bounds.tokens, options->bounds.rows,
-                            zo_max_i64(options->bounds.labels, 1));
+    trainer->feed.layout = batch_layout(options);
     trainer->feed.build = &trainer->build;
     trainer->feed.reduction = options->config->loss_reduction;
     ZO_TRY_GOTO(close_trainer,

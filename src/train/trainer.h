@@ -64,6 +64,15 @@ enum zo_status zo_trainer_open(const struct zo_trainer_options *options,
                                struct zo_trainer **trainer_out) ZO_MUST_CHECK;
 void zo_trainer_close(struct zo_trainer *trainer); /* NULL is allowed */
 
+/*
+ * The most micro batches a step that fit in one pass, and so cross the bus no
+ * more than one does; at most what can be planned.  0: not even one fits.
+ * ZO_E_NOMEM.
+ */
+enum zo_status
+zo_trainer_largest_accumulation(const struct zo_trainer_options *options,
+                                int64_t *micros_out) ZO_MUST_CHECK;
+
 /* How its placement was chosen; NULL when a test named it. */
 const struct zo_place *zo_trainer_place(const struct zo_trainer *trainer);
 const struct zo_build *zo_trainer_build(const struct zo_trainer *trainer);
