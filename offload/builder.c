@@ -205,7 +205,11 @@ static enum zo_status emit_backward(struct zo_lister *lister, int u, int micro,
     const struct zo_build_options *options = &lister->build->options;
     const bool turns = u + 1 == options->unit_count;
     struct zo_emit emit = emit_of(lister, u, micro, d);
+    struct zo_unit_rows rows;
 
+    if (zo_build_gathers(options, u, &rows)) { /* forward alone has them */
+        emit.weights = ZO_NO_BUFFER;
+    }
     if (emit.is_first) {
         ZO_TRY(zo_lister_open_sum(lister, &emit));
     }
