@@ -574,10 +574,11 @@ static void check_options(const struct zo_build_options *options)
         offloads |= zo_build_offloads(options, u);
     }
     ZO_ASSERT(options->device_count == 1 || (!streams && !offloads));
-    ZO_ASSERT(!streams || (placement->weight_ring >= 2 &&
-                           placement->weight_ring <= ZO_RING_MAX));
-    ZO_ASSERT(!offloads || (placement->gradient_ring >= 1 &&
-                            placement->gradient_ring <= ZO_RING_MAX));
+    /* Rings that nothing passes through have slots too. */
+    ZO_ASSERT(placement->weight_ring <= ZO_RING_MAX &&
+              placement->gradient_ring <= ZO_RING_MAX);
+    ZO_ASSERT(!streams || placement->weight_ring >= 2);
+    ZO_ASSERT(!offloads || placement->gradient_ring >= 1);
     ZO_ASSERT(placement->host_gradient_ring >= 0 &&
               placement->host_gradient_ring <= ZO_RING_MAX);
     ZO_ASSERT(placement->host_boundaries == 0 || options->device_count == 1);
