@@ -54,9 +54,9 @@ static const struct recipe bf16_checked = {.name = "bf16, checked",
                                            .json = BF16_CHECKED CLIPS("0"),
                                            .bad_step = BAD_STEP};
 static const struct recipe fp16 = {
-    .name = "fp16", .json = FP16("19") CLIPS("0"), .overflows = true};
+    .name = "fp16", .json = FP16("18") CLIPS("0"), .overflows = true};
 static const struct recipe fp16_clipped = {.name = "fp16, clipped",
-                                           .json = FP16("19") CLIPS("0.5"),
+                                           .json = FP16("18") CLIPS("0.5"),
                                            .overflows = true};
 static const struct recipe fp16_late = {.name = "fp16, a late overflow",
                                         .json = FP16("8") CLIPS("0.5"),
