@@ -21,7 +21,7 @@
 
 /* A sanitizer makes each step slow, and finds nothing more in the last. */
 #ifdef ZO_SANITIZED
-enum { STEPS = 6 };
+enum { STEPS = 4 };
 #else
 enum { STEPS = 20 };
 #endif
@@ -54,9 +54,9 @@ static const struct recipe bf16_checked = {.name = "bf16, checked",
                                            .json = BF16_CHECKED CLIPS("0"),
                                            .bad_step = BAD_STEP};
 static const struct recipe fp16 = {
-    .name = "fp16", .json = FP16("24") CLIPS("0"), .overflows = true};
+    .name = "fp16", .json = FP16("18") CLIPS("0"), .overflows = true};
 static const struct recipe fp16_clipped = {.name = "fp16, clipped",
-                                           .json = FP16("24") CLIPS("0.5"),
+                                           .json = FP16("18") CLIPS("0.5"),
                                            .overflows = true};
 static const struct recipe fp16_late = {.name = "fp16, a late overflow",
                                         .json = FP16("8") CLIPS("0.5"),
@@ -271,6 +271,17 @@ static bool same_bits(const struct tiny_result *a, const struct tiny_result *b)
     return tiny_same_bits(a, b);
 }
 
+/* One thread at a time has no races. */
+static bool is_worth_running(const struct variant *variant)
+{
+#ifdef __SANITIZE_THREAD__
+    return !variant->is_serial && !variant->poisons;
+#else
+    (void)variant;
+    return true;
+#endif
+}
+
 static void check(const struct recipe *recipe, const struct tiny_result *want,
                   const struct variant *variant)
 {
@@ -289,7 +300,9 @@ static void check_all(const struct recipe *recipe)
     TAP_CHECK(ran(recipe, &resident, &want));
     TAP_CHECK(is_as_wanted(recipe, &want));
     for (size_t v = 0; v < ZO_COUNT(variants); v++) {
-        check(recipe, &want, &variants[v]);
+        if (is_worth_running(&variants[v])) {
+            check(recipe, &want, &variants[v]);
+        }
     }
 }
 
