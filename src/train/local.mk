@@ -13,6 +13,8 @@ libzo_a_SOURCES += \
 	src/train/lr_schedule.h \
 	src/train/metrics.c \
 	src/train/metrics.h \
+	src/train/place_config.c \
+	src/train/place_config.h \
 	src/train/profile_file.c \
 	src/train/profile_file.h \
 	src/train/profile_measure.c \
@@ -35,6 +37,7 @@ check_PROGRAMS += \
 	tests/test_lr_schedule \
 	tests/test_metrics \
 	tests/test_attention_rate \
+	tests/test_place_config \
 	tests/test_profile_file \
 	tests/test_profile_measure \
 	tests/test_progress \
@@ -42,6 +45,10 @@ check_PROGRAMS += \
 	tests/test_vectors_adamw \
 	tests/test_vectors_bits \
 	tests/test_vectors_half
+tests_test_place_config_SOURCES = \
+	tests/config_case.c \
+	tests/config_case.h \
+	tests/test_place_config.c
 vector_run = tests/vector_run.c tests/vector_run.h tests/model_fixtures.c \
 	tests/model_fixtures.h
 tests_test_vectors_SOURCES = tests/test_vectors.c $(vector_run)
