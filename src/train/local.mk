@@ -13,8 +13,6 @@ libzo_a_SOURCES += \
 	src/train/lr_schedule.h \
 	src/train/metrics.c \
 	src/train/metrics.h \
-	src/train/place_config.c \
-	src/train/place_config.h \
 	src/train/profile_file.c \
 	src/train/profile_file.h \
 	src/train/profile_measure.c \
