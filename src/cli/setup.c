@@ -53,6 +53,7 @@ static enum zo_status set_budgets(struct zo_setup *setup)
 
     zo_system_read("", &system);
     host = zo_system_room(&system);
+    setup->host_room_bytes = host;
     setup->gpu_memory_bytes = options->gpu_memory_bytes;
     setup->host_memory_bytes = options->host_memory_bytes;
     if (setup->host_memory_bytes == 0 && host != ZO_SYSTEM_NO_LIMIT) {
@@ -419,9 +420,9 @@ static int64_t eval_interval(const struct zo_setup *setup)
 }
 
 /*
- * Rates to choose a placement by: named or cached ones; else those of the
- * shipped machine whose name the device bears, else of the first, which is
- * the most modest.
+ * Rates to choose a placement by: named or cached ones, which plan makes; else
+ * those of the shipped machine whose name the device bears, else of the first,
+ * which is the most modest.
  */
 static enum zo_status find_profile(const struct zo_setup *setup,
                                    struct zo_profile *profile)
@@ -429,9 +430,15 @@ static enum zo_status find_profile(const struct zo_setup *setup,
     const struct zo_machine *machine = &setup->devices.machine;
     const char *device =
         machine->device_ops->info(machine->devices[0])->description;
+    const bool measures = setup->options->command == ZO_COMMAND_PLAN;
     bool found = false;
+    const enum zo_status status =
+        zo_cli_profile(setup, measures, profile, &found);
 
-    ZO_TRY(zo_cli_profile(setup, false, profile, &found));
+    if (status == ZO_E_USAGE || status == ZO_E_NOMEM) {
+        return status;
+    }
+    found = found && status == ZO_OK;
     if (!found) {
         *profile = *zo_profile_shipped(0);
     }
