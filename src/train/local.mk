@@ -59,6 +59,7 @@ tiny_run = tests/tiny_run.c tests/tiny_run.h tests/model_fixtures.c \
 	tests/model_fixtures.h
 check_PROGRAMS += \
 	tests/test_devices \
+	tests/test_moments \
 	tests/test_steady \
 	tests/test_trace \
 	tests/test_trainer \
@@ -69,6 +70,7 @@ check_PROGRAMS += \
 	tests/test_trainer_memory \
 	tests/test_trainer_numeric \
 	tests/test_weights
+tests_test_moments_SOURCES = tests/test_moments.c $(tiny_run)
 tests_test_steady_SOURCES = tests/test_steady.c $(tiny_run)
 tests_test_trace_SOURCES = tests/test_trace.c $(tiny_run)
 tests_test_trainer_SOURCES = tests/test_trainer.c $(tiny_run)
