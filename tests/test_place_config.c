@@ -15,6 +15,10 @@
 static const struct zo_unit units[] = {
     {.elems = 9000}, {.elems = 200}, {.elems = 200}, {.elems = 300}};
 
+/* Units of which the default of stage3_max_live_parameters has two. */
+static const struct zo_unit large_units[] = {
+    {.elems = 9}, {.elems = 400000000}, {.elems = 400000000}, {.elems = 1}};
+
 static bool has_rows(void *model, int unit, struct zo_unit_rows *rows_out)
 {
     (void)model;
@@ -29,7 +33,7 @@ struct asked {
     const char *json;
     const char *options; /* NULL: none */
     int devices;
-    bool evaluates_only;
+    bool evaluates_only, has_large_units;
 };
 
 /* The options of the placement; the run is open, for its notes. */
@@ -41,7 +45,7 @@ static bool opens(const struct asked *asked, struct run *run,
     const char *words = asked->options != NULL ? asked->options : "";
 
     build = (struct zo_build_options){
-        .units = units,
+        .units = asked->has_large_units ? large_units : units,
         .unit_count = ZO_COUNT(units),
         .device_count = devices,
         .evaluates_only = asked->evaluates_only,
@@ -120,21 +124,25 @@ static void test_homes(void)
     }
 }
 
-/* Without training there are no masters that could keep the weights. */
+/* Without training there are no masters, and none that could keep the
+ * weights. */
 static void test_evaluation(void)
 {
-    const struct asked asked = {
-        .json = STAGE3(OPTIMIZER(ON("none")) ", " PARAM(ON("cpu"))),
-        .evaluates_only = true,
+    static const char *const jsons[] = {
+        STAGE3(OPTIMIZER(ON("none")) ", " PARAM(ON("cpu"))),
+        STAGE3(OPTIMIZER(ON("cpu"))),
     };
-    struct zo_place_options options;
-    struct run run;
 
-    if (opens(&asked, &run, &options)) {
+    for (size_t i = 0; i < ZO_COUNT(jsons); i++) {
+        const struct asked asked = {.json = jsons[i], .evaluates_only = true};
+        struct zo_place_options options = {0};
+        struct run run;
+
+        (void)opens(&asked, &run, &options);
+        unload(&run);
         TAP_CHECK_INT(options.weights_limit, ZO_TIER_CPU);
         TAP_CHECK_INT(options.optimizer_limit, ZO_TIER_GPU);
     }
-    unload(&run);
 }
 
 static void test_several_devices(void)
@@ -278,6 +286,32 @@ static void test_rings(void)
     TAP_CHECK_INT(options_of(STAGE3(REUSE "1e9")).reuse_max_elems, 0);
 }
 
+/* What is not asked for bounds nothing, though the value would. */
+static void test_silent_rings(void)
+{
+    static const struct {
+        const char *json;
+        int ring;
+    } rows[] = {
+        {STAGE3(LIVE "1e9"), ZO_PLACE_RING_MAX},
+        {STAGE3(PREFETCH "5e7"), ZO_PLACE_RING_MAX},
+        {STAGE3("\"overlap_comm\": true"), ZO_PLACE_RING_MAX},
+        {STAGE3(LIVE "1.3e9"), 3},
+        {STAGE3(PREFETCH "5e8"), 2},
+    };
+
+    for (size_t i = 0; i < ZO_COUNT(rows); i++) {
+        const struct asked asked = {.json = rows[i].json,
+                                    .has_large_units = true};
+        struct zo_place_options options = {0};
+        struct run run;
+
+        (void)opens(&asked, &run, &options);
+        unload(&run);
+        TAP_CHECK_INT(options.weight_ring_max, rows[i].ring);
+    }
+}
+
 /* ---- lines --------------------------------------------------------------- */
 
 /* The notes hold `piece`; with NULL, none of a key without effect. */
@@ -379,6 +413,7 @@ int main(void)
         {"fill, ratio, pin_memory, cpu_checkpointing", test_flags},
         {"what is recomputed is what is named", test_recompute},
         {"sizes in elements become a ring", test_rings},
+        {"sizes at their defaults bound nothing", test_silent_rings},
         {"a key without effect has a line", test_lines},
         {"others have none", test_no_lines},
         {"boundaries stay where there are several devices",

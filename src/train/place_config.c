@@ -4,9 +4,9 @@
 
 /* ---- homes --------------------------------------------------------------- */
 
-/* JSON that is silent lets the planner place: parameters leave the GPU only
- * at stage 3, the optimizer's states only where there is a stage. */
-static enum zo_tier slowest(enum zo_home_limit limit, int stage, int stage_min)
+/* JSON that is silent lets the planner place; the configuration has made
+ * that, and cpu, the GPU where the stage does not let a state leave it. */
+static enum zo_tier slowest(enum zo_home_limit limit)
 {
     switch (limit) {
     case ZO_HOME_GPU:
@@ -16,7 +16,7 @@ static enum zo_tier slowest(enum zo_home_limit limit, int stage, int stage_min)
     case ZO_HOME_NVME:
         break;
     }
-    return stage >= stage_min ? ZO_TIER_CPU : ZO_TIER_GPU;
+    return ZO_TIER_CPU;
 }
 
 struct zo_place_limits zo_place_limits(const struct zo_run_config *config,
@@ -28,9 +28,9 @@ struct zo_place_limits zo_place_limits(const struct zo_run_config *config,
     if (device_count > 1) {
         return limits;
     }
-    limits.weights = slowest(zero->param.limit, zero->stage, 3);
+    limits.weights = slowest(zero->param.limit);
     if (trains) {
-        limits.optimizer = slowest(zero->optimizer.limit, zero->stage, 1);
+        limits.optimizer = slowest(zero->optimizer.limit);
     }
     if (trains && limits.optimizer == ZO_TIER_GPU) {
         limits.weights = ZO_TIER_GPU; /* weights stay with their masters */
@@ -207,7 +207,7 @@ enum zo_status zo_place_notes(const struct zo_run_config *config,
         {all_stay && !config->fill, "zero_offload.fill"},
     };
 
-    if (device_count == 1 && asks_host(&zero->param) && weights_stay) {
+    if (asks_host(&zero->param) && weights_stay) {
         ZO_TRY(note_weights(config, notes));
     }
     for (size_t i = 0; i < ZO_COUNT(idle); i++) {
