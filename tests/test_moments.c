@@ -2,9 +2,6 @@
  * Moments in bf16: a run learns with them, and neither the placement nor the
  * number of threads changes a bit.
  */
-#include <stdio.h>
-#include <string.h>
-
 #include "src/base/arith.h"
 #include "src/train/trainer.h"
 #include "tests/model_fixtures.h"

@@ -211,18 +211,33 @@ static void test_rings(void)
     begin(&sample, "hrrhh");
     TAP_CHECK(prints(&sample, zo_cli_print_rings,
                      "  4 micro batches in passes of 2\n"
-                     "  rings on the device: 3 of weights, 2 of gradients; on "
-                     "the host: a gradient of each unit's own\n"));
+                     "  ring of weights 3, of gradients 2; 3 gradients on the "
+                     "host\n"));
     placement->host_boundaries = 1;
     placement->host_gradient_ring = 4;
     placement->own_gradients = 1;
     placement->waits_to_fetch = true;
     TAP_CHECK(prints(&sample, zo_cli_print_rings,
-                     "  4 micro batches in passes of 2; what 1 unit hand on "
-                     "waits on the host for backward\n"
-                     "  rings on the device: 3 of weights (no prefetch), 2 of "
-                     "gradients; on the host: 4 of gradients, and 1 of units' "
-                     "own\n"));
+                     "  4 micro batches in passes of 2; outputs of 1 unit wait "
+                     "on the host for backward\n"
+                     "  ring of weights 3 (no prefetch), of gradients 2; 3 "
+                     "gradients on the host, 2 in a ring of 4\n"));
+    /* Gradients that wait for a decision share nothing. */
+    placement->host_boundaries = 0;
+    sample.build.options.decides = true;
+    TAP_CHECK(prints(&sample, zo_cli_print_rings,
+                     "  4 micro batches in passes of 2\n"
+                     "  ring of weights 3 (no prefetch), of gradients 2; 3 "
+                     "gradients on the host\n"));
+    sample.build.options.decides = false;
+    placement->own_gradients = 5;
+    sample.build.options.micros = placement->pass_micros = 1;
+    TAP_CHECK(prints(&sample, zo_cli_print_rings,
+                     "  ring of weights 3 (no prefetch), of gradients 2; 3 "
+                     "gradients on the host\n"));
+    sample.build.options.evaluates_only = true;
+    TAP_CHECK(prints(&sample, zo_cli_print_rings,
+                     "  ring of weights 3 (no prefetch)\n"));
 }
 
 static void test_json(void)

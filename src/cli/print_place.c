@@ -206,6 +206,31 @@ void zo_cli_print_place(FILE *file, const struct zo_cli_place *place)
 
 /* ---- passes and rings ---------------------------------------------------- */
 
+static bool offloads(const struct zo_build_options *build, int unit)
+{
+    return !build->evaluates_only &&
+           homes_of(build, unit).optimizer != ZO_TIER_GPU;
+}
+
+/* The first of them have buffers of their own, others share a ring. */
+static void print_host_gradients(FILE *file,
+                                 const struct zo_build_options *build)
+{
+    const struct zo_placement *p = &build->placement;
+    const int units = count_units(build, offloads);
+
+    if (units == 0) {
+        return;
+    }
+    if (p->host_gradient_ring == 0 || p->own_gradients >= units ||
+        build->decides || build->keeps_gradients) {
+        (void)fprintf(file, "; %d gradients on the host", units);
+    } else {
+        (void)fprintf(file, "; %d gradients on the host, %d in a ring of %d",
+                      units, units - p->own_gradients, p->host_gradient_ring);
+    }
+}
+
 void zo_cli_print_rings(FILE *file, const struct zo_cli_place *place)
 {
     const struct zo_build_options *build = &place->build->options;
@@ -216,28 +241,23 @@ void zo_cli_print_rings(FILE *file, const struct zo_cli_place *place)
                       build->micros == 1 ? "" : "es", p->pass_micros);
         if (p->host_boundaries > 0) {
             (void)fprintf(file,
-                          "; what %d unit%s hand on wait%s on the host for "
+                          "; outputs of %d unit%s wait on the host for "
                           "backward",
                           p->host_boundaries,
-                          p->host_boundaries == 1 ? "" : "s",
-                          p->host_boundaries == 1 ? "s" : "");
+                          p->host_boundaries == 1 ? "" : "s");
         }
         (void)fputc('\n', file);
     }
     if (count_units(build, is_resident) == build->unit_count) {
         return;
     }
-    (void)fprintf(file,
-                  "  rings on the device: %d of weights%s, %d of "
-                  "gradients; on the host: ",
-                  p->weight_ring, p->waits_to_fetch ? " (no prefetch)" : "",
-                  p->gradient_ring);
-    if (p->host_gradient_ring == 0) {
-        (void)fputs("a gradient of each unit's own\n", file);
-    } else {
-        (void)fprintf(file, "%d of gradients, and %d of units' own\n",
-                      p->host_gradient_ring, p->own_gradients);
+    (void)fprintf(file, "  ring of weights %d%s", p->weight_ring,
+                  p->waits_to_fetch ? " (no prefetch)" : "");
+    if (!build->evaluates_only) {
+        (void)fprintf(file, ", of gradients %d", p->gradient_ring);
     }
+    print_host_gradients(file, build);
+    (void)fputc('\n', file);
 }
 
 void zo_cli_write_place(struct zo_jsonl *json, const char *key,

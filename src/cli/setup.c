@@ -180,10 +180,10 @@ static enum zo_status note_stage(const struct zo_setup *setup,
     }
     return zo_note_add(notes, ZO_NOTE_INFO,
                        "ZeRO stage %d on one device: there is nobody to share "
-                       "with; %s may leave it for host memory",
+                       "with; the stage lets %s live on the host",
                        stage,
                        stage == 3 ? "weights, masters and moments"
-                                  : "masters and moments, not weights,");
+                                  : "masters and moments, but not weights,");
 }
 
 /* ---- rows ---------------------------------------------------------------- */
