@@ -251,7 +251,8 @@ static enum zo_status try_resident(struct search *search)
 
     set_homes(search, options->build->unit_count);
     search->placement.pass_micros = 1;
-    search->placement.host_boundaries = 0;
+    search->placement.host_boundaries =
+        options->host_boundaries_always ? options->build->unit_count - 2 : 0;
     for (int keep = (int)options->keep_most;
          keep <= (int)options->keep_least && !search->has_best; keep++) {
         search->placement.keep = (enum zo_keep)keep;

@@ -1,6 +1,7 @@
 #!/bin/sh
 # TAP: plan says how long a step takes: by rates that are named, or measured
-# once and kept in the machine profile; and a run tells it in a line.
+# once and kept in the machine profile; and a run tells it in a line.  It says
+# where states live, and refuses homes that there are not.
 program=$PWD/zero-offload
 LC_ALL=C
 export LC_ALL
@@ -90,7 +91,38 @@ with_doctor() {
     grep -q '"copy_bytes_per_second":[1-9]' "$profile" &&
     plans 0 --threads 2 && grep -q '"copy_bytes_per_second":[1-9]' "$profile"
 }
+with_homes() { # with_homes CODE OPTIMIZER PARAM OPTION...
+  code=$1 optimizer=$2 param=$3
+  shift 3
+  cat >homes.json <<END
+{"zero_optimization": {"stage": 3,
+  "offload_optimizer": {"device": "$optimizer", "nvme_path": "disk"},
+  "offload_param": {"device": "$param", "nvme_path": "disk"}},
+ "bf16": {"enabled": true}}
+END
+  plans "$code" --profile h200 --config homes.json "$@"
+}
+homes() {
+  with_homes 0 cpu cpu && grep -q '^placement: .* of 5 units\|^placement: all 5' \
+    out && grep -q 'asked for: everything on the host' out &&
+    grep -q 'of host memory are page-locked while it runs' out &&
+    with_homes 0 cpu none && grep -q 'masters and moments on the host' out &&
+    with_homes 0 none cpu && grep -q 'a bf16 weight is half of its' err &&
+    grep -q '^placement: all 5 units resident$' out &&
+    with_homes 0 cpu cpu --json &&
+    grep -q '"placement":{"units":5,"resident_units":[0-9]' out &&
+    grep -q '"name":"pageable"' out
+}
+no_homes() {
+  with_homes 2 cpu none --num-devices 2 && grep -q \
+    'homes.json: zero_optimization.offload_optimizer.device: this version offloads on one device' err &&
+    with_homes 2 none nvme && grep -q \
+    'offload_param.device: this version does not spill to NVMe' err &&
+    with_homes 0 none none --num-devices 2
+}
 case_ 'a shipped profile is named' named
+case_ 'where states live is said' homes
+case_ 'homes that there are not are refused by name' no_homes
 case_ 'a slower machine takes longer' json
 case_ 'a profile that is not there' unknown
 case_ 'a profile without rates' no_rates
