@@ -30,12 +30,21 @@ struct span {
     uint32_t first, end; /* atoms */
 };
 
+/* Bytes of a buffer that operations access: many do the same ones. */
+struct piece {
+    uint64_t offset, bytes;
+    zo_buffer_id buffer;
+    struct span spans[2]; /* [slot] */
+};
+
 struct zo_order {
     const struct zo_program *program;
-    struct border *borders; /* sorted, distinct */
+    struct piece *pieces;
+    size_t piece_count, piece_capacity;
+    uint32_t *piece_of[ZO_SCHEDULES_MAX]; /* [access] */
+    struct border *borders;               /* sorted, distinct */
     size_t border_count;
-    struct atom *atoms;                   /* atom i: borders i to i + 1 */
-    struct span *spans[ZO_SCHEDULES_MAX]; /* [access][slot] */
+    struct atom *atoms; /* atom i: borders i to i + 1 */
     struct node *nodes;
     uint32_t free_node;
     uint64_t *lane_best; /* per lane, of the operation at hand */
@@ -93,23 +102,110 @@ static size_t total_accesses(const struct zo_program *program)
     return count;
 }
 
-static void collect_borders(struct zo_order *order)
+static uint64_t hash_of(const struct zo_access *access)
+{
+    uint64_t hash = access->buffer;
+
+    hash = (hash ^ access->offset) * 0x9e3779b97f4a7c15u;
+    hash = (hash ^ hash >> 32 ^ access->bytes) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 32;
+}
+
+/* Numbers of pieces plus one, 0 where there is none; at most half are taken. */
+struct table {
+    uint32_t *numbers;
+    size_t mask;
+};
+
+static enum zo_status find_piece(struct zo_order *order,
+                                 const struct table *table,
+                                 const struct zo_access *access,
+                                 uint32_t *piece_out)
+{
+    size_t at = hash_of(access) & table->mask;
+
+    for (; table->numbers[at] != 0; at = (at + 1) & table->mask) {
+        const struct piece *piece = &order->pieces[table->numbers[at] - 1];
+
+        if (piece->buffer == access->buffer &&
+            piece->offset == access->offset && piece->bytes == access->bytes) {
+            *piece_out = table->numbers[at] - 1;
+            return ZO_OK;
+        }
+    }
+    ZO_TRY(zo_grow(&order->pieces, order->piece_count, &order->piece_capacity,
+                   sizeof(order->pieces[0]), "the order of operations"));
+    order->pieces[order->piece_count] = (struct piece){
+        access->offset, access->bytes, access->buffer, {{0, 0}, {0, 0}}};
+    *piece_out = (uint32_t)order->piece_count++;
+    table->numbers[at] = *piece_out + 1;
+    return ZO_OK;
+}
+
+static enum zo_status find_pieces(struct zo_order *order,
+                                  const struct table *table)
 {
     const struct zo_program *program = order->program;
-    size_t count = 0, distinct = 0;
 
     for (int s = 0; s < program->schedule_count; s++) {
         const struct zo_schedule *list = &program->schedules[s];
 
+        ZO_TRY(zo_alloc(list->access_count, sizeof(uint32_t),
+                        "the order of operations", &order->piece_of[s]));
         for (size_t a = 0; a < list->access_count; a++) {
-            for (int slot = 0; slot < 2; slot++) {
-                const struct zo_range range =
-                    zo_access_range(program, &list->accesses[a], slot);
-                const uint32_t arena = arena_of(&range);
+            ZO_TRY(find_piece(order, table, &list->accesses[a],
+                              &order->piece_of[s][a]));
+        }
+    }
+    return ZO_OK;
+}
 
-                order->borders[count++] = (struct border){arena, range.begin};
-                order->borders[count++] = (struct border){arena, range.end};
-            }
+/* Names the pieces of all accesses. */
+static enum zo_status make_pieces(struct zo_order *order)
+{
+    const size_t accesses = total_accesses(order->program);
+    struct table table = {.mask = 1};
+    enum zo_status status;
+
+    ZO_ASSERT(accesses < UINT32_MAX);
+    while (table.mask < 2 * accesses) {
+        table.mask = 2 * table.mask + 1;
+    }
+    ZO_TRY(zo_alloc(table.mask + 1, sizeof(table.numbers[0]),
+                    "the order of operations", &table.numbers));
+    status = find_pieces(order, &table);
+    zo_free(table.numbers);
+    return status;
+}
+
+static struct zo_range range_of(const struct zo_order *order,
+                                const struct piece *piece, int slot)
+{
+    const struct zo_access access = {piece->buffer, ZO_READ, piece->offset,
+                                     piece->bytes};
+
+    return zo_access_range(order->program, &access, slot);
+}
+
+/* Without slots both are the same bytes. */
+static int slots_of(const struct zo_order *order, const struct piece *piece)
+{
+    return order->program->buffers[piece->buffer].slot_stride_bytes > 0 ? 2 : 1;
+}
+
+static void collect_borders(struct zo_order *order)
+{
+    size_t count = 0, distinct = 0;
+
+    for (size_t i = 0; i < order->piece_count; i++) {
+        const struct piece *piece = &order->pieces[i];
+
+        for (int slot = 0; slot < slots_of(order, piece); slot++) {
+            const struct zo_range range = range_of(order, piece, slot);
+            const uint32_t arena = arena_of(&range);
+
+            order->borders[count++] = (struct border){arena, range.begin};
+            order->borders[count++] = (struct border){arena, range.end};
         }
     }
     qsort(order->borders, count, sizeof(order->borders[0]), by_place);
@@ -134,8 +230,26 @@ static uint32_t find_border(const struct zo_order *order, uint32_t arena,
     return (uint32_t)(found - order->borders);
 }
 
-/* touched_out: atoms that the accesses read, in both slots. */
-static enum zo_status make_spans(struct zo_order *order, size_t *touched_out)
+static void make_spans(struct zo_order *order)
+{
+    for (size_t i = 0; i < order->piece_count; i++) {
+        struct piece *piece = &order->pieces[i];
+
+        for (int slot = 0; slot < slots_of(order, piece); slot++) {
+            const struct zo_range range = range_of(order, piece, slot);
+            const uint32_t arena = arena_of(&range);
+
+            piece->spans[slot].first = find_border(order, arena, range.begin);
+            piece->spans[slot].end = find_border(order, arena, range.end);
+        }
+        if (slots_of(order, piece) == 1) {
+            piece->spans[1] = piece->spans[0];
+        }
+    }
+}
+
+/* Atoms that the accesses read, in both slots. */
+static size_t count_touched(const struct zo_order *order)
 {
     const struct zo_program *program = order->program;
     size_t touched = 0;
@@ -143,23 +257,16 @@ static enum zo_status make_spans(struct zo_order *order, size_t *touched_out)
     for (int s = 0; s < program->schedule_count; s++) {
         const struct zo_schedule *list = &program->schedules[s];
 
-        ZO_TRY(zo_alloc(list->access_count, 2 * sizeof(struct span),
-                        "the order of operations", &order->spans[s]));
-        for (size_t a = 0; a < 2 * list->access_count; a++) {
-            const struct zo_range range =
-                zo_access_range(program, &list->accesses[a / 2], (int)(a % 2));
-            const uint32_t arena = arena_of(&range);
-            struct span *span = &order->spans[s][a];
+        for (size_t a = 0; a < list->access_count; a++) {
+            const struct piece *piece = &order->pieces[order->piece_of[s][a]];
 
-            span->first = find_border(order, arena, range.begin);
-            span->end = find_border(order, arena, range.end);
-            if (range.mode == ZO_READ) {
-                touched += span->end - span->first;
+            for (int slot = 0; slot < 2 && list->accesses[a].mode == ZO_READ;
+                 slot++) {
+                touched += piece->spans[slot].end - piece->spans[slot].first;
             }
         }
     }
-    *touched_out = touched;
-    return ZO_OK;
+    return touched;
 }
 
 /*
@@ -183,14 +290,14 @@ enum zo_status zo_order_open(const struct zo_program *program, size_t lists_max,
                              struct zo_order **order_out)
 {
     enum zo_status status;
-    size_t touched = 0;
     struct zo_order *order = NULL;
 
     ZO_ASSERT(program->is_laid_out);
     ZO_TRY(zo_alloc(1, sizeof(*order), "the order of operations", &order));
     order->program = program;
+    ZO_TRY_GOTO(close_order, make_pieces(order));
     ZO_TRY_GOTO(close_order,
-                zo_alloc(total_accesses(program) * 4, sizeof(struct border),
+                zo_alloc(order->piece_count * 4, sizeof(struct border),
                          "the order of operations", &order->borders));
     collect_borders(order);
     ZO_TRY_GOTO(close_order,
@@ -202,8 +309,9 @@ enum zo_status zo_order_open(const struct zo_program *program, size_t lists_max,
     ZO_TRY_GOTO(close_order,
                 zo_alloc(zo_lane_count(program), sizeof(uint64_t),
                          "the order of operations", &order->lane_best));
-    ZO_TRY_GOTO(close_order, make_spans(order, &touched));
-    ZO_TRY_GOTO(close_order, make_nodes(order, lists_max * touched));
+    make_spans(order);
+    ZO_TRY_GOTO(close_order,
+                make_nodes(order, lists_max * count_touched(order)));
     *order_out = order;
     return ZO_OK;
 
@@ -218,8 +326,9 @@ void zo_order_close(struct zo_order *order)
         return;
     }
     for (int s = 0; s < ZO_SCHEDULES_MAX; s++) {
-        zo_free(order->spans[s]);
+        zo_free(order->piece_of[s]);
     }
+    zo_free(order->pieces);
     zo_free(order->borders);
     zo_free(order->atoms);
     zo_free(order->nodes);
@@ -324,7 +433,8 @@ size_t zo_order_next(struct zo_order *order, const struct zo_order_step *step,
     for (uint32_t a = 0; a < op->access_count; a++) {
         const uint32_t access = op->access_first + a;
         const struct span span =
-            order->spans[step->schedule][2 * access + (uint32_t)step->slot];
+            order->pieces[order->piece_of[step->schedule][access]]
+                .spans[step->slot];
 
         for (uint32_t at = span.first; at < span.end; at++) {
             touch(order, &gather, &order->atoms[at],
