@@ -8,17 +8,16 @@
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 
-/* Rings, deep and shallow; the latter where memory is short. */
-enum { RINGS = 2 };
-static const struct {
-    int weights, gradients;
-} rings[RINGS] = {{3, 2}, {2, 1}};
-
-/* Gradients on the host that share a ring: so many buffers, and so many of
- * the units that forward needs first with one of their own. */
-#define HOST_RING     3
-#define HOST_RING_OWN 5
-#define WORTH         0.99 /* of the time: what more host memory must save */
+/*
+ * Rings, from deep to shallow: buffers on the device for weights and for
+ * gradients; on the host for gradients, and so many of the units that forward
+ * needs first with one of their own.
+ */
+static const struct rings {
+    int weights, gradients, host_gradients, own_gradients;
+} rings[] = {{3, 2, 3, 5}, {3, 2, 2, 1}, {2, 1, 2, 1}};
+#define RINGS (int)ZO_COUNT(rings)
+#define WORTH 0.99 /* of the time: what more host memory must save */
 
 /* What a candidate takes. */
 struct measure {
@@ -286,6 +285,9 @@ static void set_rings(struct search *search, int ring)
     search->placement.weight_ring =
         (int)zo_min_i64(rings[ring].weights, options->weight_ring_max);
     search->placement.gradient_ring = rings[ring].gradients;
+    search->placement.host_gradient_ring =
+        options->build->decides ? 0 : rings[ring].host_gradients;
+    search->placement.own_gradients = rings[ring].own_gradients;
 }
 
 /* Fewer micro batches a pass, or shallower rings, only where more do not fit:
@@ -294,9 +296,6 @@ static enum zo_status try_offloaded(struct search *search)
 {
     const int micros = search->options->build->micros;
 
-    search->placement.host_gradient_ring =
-        search->options->build->decides ? 0 : HOST_RING;
-    search->placement.own_gradients = HOST_RING_OWN;
     for (int pass = micros; pass >= 1 && !search->has_best;
          pass = pass > 1 ? (pass + 1) / 2 : 0) {
         search->placement.pass_micros = pass;
@@ -443,8 +442,6 @@ enum zo_status zo_place_fits(const struct zo_place_options *options,
     search.placement = (struct zo_placement){
         .keep = options->keep_least,
         .pass_micros = options->build->micros,
-        .host_gradient_ring = options->build->decides ? 0 : HOST_RING,
-        .own_gradients = HOST_RING_OWN,
         .pageable_weights = options->pageable_weights,
         .pageable_optimizer = options->pageable_optimizer,
     };

@@ -21,6 +21,8 @@ libzo_a_SOURCES += \
 	src/cli/machine.c \
 	src/cli/plan.c \
 	src/cli/print.c \
+	src/cli/print_hints.c \
+	src/cli/print_hints.h \
 	src/cli/print_place.c \
 	src/cli/print_place.h \
 	src/cli/print_plan.c \

@@ -451,12 +451,12 @@ static enum zo_status find_profile(const struct zo_setup *setup,
     return ZO_OK;
 }
 
-enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
-                                struct zo_trainer **trainer_out)
+static struct zo_trainer_options
+trainer_options(const struct zo_setup *setup, bool times_ops,
+                const struct zo_profile *profile)
 {
-    struct zo_profile profile;
-    const struct zo_trainer_options options = {
-        .profile = &profile,
+    return (struct zo_trainer_options){
+        .profile = profile,
         .avoids_locking = setup->avoids_locking,
         .is_serial = times_ops,
         .times_ops = times_ops,
@@ -476,7 +476,33 @@ enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
         .gpu_memory_bytes = setup->gpu_memory_bytes,
         .host_memory_bytes = setup->host_memory_bytes,
     };
+}
+
+enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
+                                struct zo_trainer **trainer_out)
+{
+    struct zo_profile profile;
+    struct zo_trainer_options options;
 
     ZO_TRY(find_profile(setup, &profile));
+    options = trainer_options(setup, times_ops, &profile);
     return zo_trainer_open(&options, trainer_out);
+}
+
+enum zo_status zo_setup_fits(const struct zo_setup *setup,
+                             const struct zo_run_config *config, bool *fits_out)
+{
+    struct zo_trainer_options options = trainer_options(setup, false, NULL);
+
+    options.config = config;
+    return zo_trainer_fits(&options, fits_out);
+}
+
+enum zo_status zo_setup_largest_accumulation(const struct zo_setup *setup,
+                                             int64_t *micros_out)
+{
+    const struct zo_trainer_options options =
+        trainer_options(setup, false, NULL);
+
+    return zo_trainer_largest_accumulation(&options, micros_out);
 }

@@ -53,6 +53,14 @@ void zo_setup_close(struct zo_setup *setup); /* NULL is allowed */
 enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
                                 struct zo_trainer **trainer_out) ZO_MUST_CHECK;
 
+/* Whether some placement of another configuration would fit; and how many
+ * micro batches a step would, as zo_trainer_largest_accumulation(). */
+enum zo_status zo_setup_fits(const struct zo_setup *setup,
+                             const struct zo_run_config *config,
+                             bool *fits_out) ZO_MUST_CHECK;
+enum zo_status zo_setup_largest_accumulation(const struct zo_setup *setup,
+                                             int64_t *micros_out) ZO_MUST_CHECK;
+
 /* The plan as a table for people, or with `json` as one JSON object. */
 void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer);

@@ -273,18 +273,14 @@ static enum zo_status open_glm(struct zo_trainer *trainer)
     return zo_glm_open(&glm, &trainer->glm);
 }
 
-/* Whether so many micro batches a step fit in one pass. */
-static enum zo_status fits(const struct zo_trainer_options *options,
-                           int64_t micros, bool *fits_out)
+enum zo_status zo_trainer_fits(const struct zo_trainer_options *options,
+                               bool *fits_out)
 {
-    struct zo_run_config config = *options->config;
     struct zo_trainer trainer = {.options = *options};
     struct zo_build_options build;
     struct zo_place_options place;
     enum zo_status status;
 
-    config.gradient_accumulation_steps = micros;
-    trainer.options.config = &config;
     trainer.feed.layout = batch_layout(options);
     ZO_TRY(open_glm(&trainer));
     build = build_options(&trainer);
@@ -292,6 +288,18 @@ static enum zo_status fits(const struct zo_trainer_options *options,
     status = zo_place_fits(&place, fits_out);
     zo_glm_close(trainer.glm);
     return status;
+}
+
+/* Whether so many micro batches a step fit in one pass. */
+static enum zo_status micros_fit(const struct zo_trainer_options *options,
+                                 int64_t micros, bool *fits_out)
+{
+    struct zo_run_config config = *options->config;
+    struct zo_trainer_options changed = *options;
+
+    config.gradient_accumulation_steps = micros;
+    changed.config = &config;
+    return zo_trainer_fits(&changed, fits_out);
 }
 
 enum zo_status
@@ -303,14 +311,14 @@ zo_trainer_largest_accumulation(const struct zo_trainer_options *options,
     bool is_in = true;
 
     for (high = 1; is_in && high <= most; high *= 2) {
-        ZO_TRY(fits(options, high, &is_in));
+        ZO_TRY(micros_fit(options, high, &is_in));
         low = is_in ? high : low;
     }
     high = is_in ? most + 1 : high / 2;
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
 
-        ZO_TRY(fits(options, middle, &is_in));
+        ZO_TRY(micros_fit(options, middle, &is_in));
         if (is_in) {
             low = middle;
         } else {

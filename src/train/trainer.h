@@ -64,6 +64,9 @@ enum zo_status zo_trainer_open(const struct zo_trainer_options *options,
                                struct zo_trainer **trainer_out) ZO_MUST_CHECK;
 void zo_trainer_close(struct zo_trainer *trainer); /* NULL is allowed */
 
+/* Whether some placement fits, all micro batches in one pass.  ZO_E_NOMEM. */
+enum zo_status zo_trainer_fits(const struct zo_trainer_options *options,
+                               bool *fits_out) ZO_MUST_CHECK;
 /*
  * The most micro batches a step that fit in one pass, and so cross the bus no
  * more than one does; at most what can be planned.  0: not even one fits.
