@@ -85,6 +85,44 @@ damaged() {
 unfit() {
   plans 3 --profile h200 --gpu-memory 10M && ! grep -q 'tokens/s' out
 }
+# A slow bus is what bounds a step whose states cross it; its rates are kept
+# apart from those of the plain machine, which the cache gives back.
+offloaded() {
+  code=$1
+  shift
+  plans "$code" --bf16 --threads 2 --host-memory 1G --config offload.json "$@"
+}
+bus() {
+  cat >offload.json <<'END'
+{"bf16": {"enabled": true}, "zero_offload": {"fill": false},
+ "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"},
+                       "offload_optimizer": {"device": "cpu"}}}
+END
+  bound='bound by copies \(to\|from\) the device'
+  offloaded 0 && ! grep -q "$bound" out && ! grep -q 'held up' out &&
+    cp "$profile" plain.json &&
+    offloaded 0 --copy-rate 1MB && grep -q "$bound" out &&
+    grep -q 'copies held up to 0.001 GB/s' out &&
+    grep -q '"copies_paced_bytes_per_second":1000000,' "$profile" &&
+    cp "$profile" both.json && offloaded 0 --json &&
+    ! grep -q '"copies_paced_bytes_per_second":1000000,' out &&
+    cmp -s "$profile" both.json && offloaded 0 --copy-rate 1MB &&
+    cmp -s "$profile" both.json && grep -q "$bound" out
+}
+lesser() {
+  offloaded 0 --simd base && grep -q 'AdamW by base' out &&
+    grep -q '"simd":"base"' "$profile" && ! cmp -s "$profile" both.json &&
+    offloaded 0 && ! grep -q 'AdamW by' out
+}
+# Rates of the plain machine, named, do not stand in for another one's.
+other_rates() {
+  plans 2 --profile plain.json --copy-rate 1MB &&
+    grep -q 'of this --simd and --copy-rate' err
+}
+wrong() {
+  plans 2 --copy-rate 1X && grep -q -- '--copy-rate 1X: want a size' err &&
+    plans 2 --simd mmx && grep -q 'want one of: best base avx2 avx512' err
+}
 with_doctor() {
   rates=$(sed 's/.*"rates"://' "$profile")
   "$program" doctor >out 2>err && grep -qF "\"rates\":$rates" "$profile" &&
@@ -130,6 +168,10 @@ case_ 'this machine is measured' measured
 case_ 'and its rates are kept' kept
 case_ 'for as many threads' threads
 case_ 'a damaged profile is made anew' damaged
+case_ 'a slow bus is named as the bound, and its rates kept apart' bus
+case_ 'lesser instructions have rates of their own' lesser
+case_ 'other rates are refused' other_rates
+case_ 'a pace and instructions that are none' wrong
 case_ 'nothing is predicted of what does not fit' unfit
 case_ 'doctor and plan keep what the other wrote' with_doctor
 echo "1..$number"

@@ -84,6 +84,7 @@ devices_options(const struct zo_options *options)
         .count = options->device_count > 0 ? options->device_count
                                            : (int)options->num_devices,
         .threads = (int)options->threads,
+        .copy_bytes_per_second = options->copy_bytes_per_second,
     };
 }
 
@@ -123,6 +124,18 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
         }
     }
     return zo_place_check(&setup->config, setup->devices.machine.device_count);
+}
+
+static enum zo_status check_simd(const struct zo_setup *setup)
+{
+    const enum zo_simd simd = (enum zo_simd)setup->options->simd;
+
+    return zo_simd_usable(simd)
+               ? ZO_OK
+               : ZO_FAIL(ZO_E_NOSUPPORT,
+                         "--simd %s: this processor does not run it; the best "
+                         "that it runs is %s",
+                         zo_simd_name(simd), zo_simd_name(zo_simd_best()));
 }
 
 /* Wishes of the JSON that this version does not follow. */
@@ -388,6 +401,7 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(zo_cli_model_folder(options, &setup->model_folder));
     ZO_TRY(open_config(setup, notes));
     ZO_TRY(refuse_what_is_missing(setup));
+    ZO_TRY(check_simd(setup));
     ZO_TRY(note_stage(setup, notes));
     ZO_TRY(note_saving(setup, notes));
     ZO_TRY(note_wishes(setup, notes));
@@ -457,6 +471,7 @@ trainer_options(const struct zo_setup *setup, bool times_ops,
 {
     return (struct zo_trainer_options){
         .profile = profile,
+        .simd = (enum zo_simd)setup->options->simd,
         .avoids_locking = setup->avoids_locking,
         .is_serial = times_ops,
         .times_ops = times_ops,

@@ -156,14 +156,11 @@ static uint64_t left_of(uint64_t budget, uint64_t taken)
     return budget == 0 ? 0 : (budget > taken ? budget - taken : 1);
 }
 
-/* Threads for updates on the host: all but one, which issues. */
+/* Threads for updates on the host. */
 static int workers_of(const struct zo_trainer_options *options)
 {
-    const int threads = options->cpu_threads > 0
-                            ? options->cpu_threads
-                            : zo_pool_width(options->devices->pool) - 1;
-
-    return (int)zo_max_i64(1, zo_min_i64(threads, 256));
+    return options->cpu_threads > 0 ? (int)zo_min_i64(options->cpu_threads, 256)
+                                    : zo_devices_cpu_workers(options->devices);
 }
 
 /* What a placement may be; `build` is borrowed by it. */
@@ -374,6 +371,11 @@ void zo_trainer_close(struct zo_trainer *trainer)
 const struct zo_place *zo_trainer_place(const struct zo_trainer *trainer)
 {
     return trainer->place.homes == NULL ? NULL : &trainer->place;
+}
+
+int zo_trainer_cpu_workers(const struct zo_trainer *trainer)
+{
+    return workers_of(&trainer->options);
 }
 
 const struct zo_build *zo_trainer_build(const struct zo_trainer *trainer)
