@@ -120,6 +120,8 @@ struct zo_options {
     char *nvme_path;             /* owned; NULL: no NVMe from here */
     uint64_t nvme_bytes;         /* budget; 0: what is free */
     int64_t threads;             /* 0: one a core */
+    int simd; /* AdamW on the host; as kernels/host_passes.h's zo_simd */
+    uint64_t copy_bytes_per_second; /* of the bus, at most; 0: no limit */
 
     /* Saving. */
     double save_minutes;      /* [30]; 0: not by time */

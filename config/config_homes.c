@@ -228,6 +228,9 @@ static enum zo_status resolve_sizes(struct zo_resolver *r)
         zo_value_integer(values, ZO_KEY_ALLGATHER_BUCKET);
     zero->max_live_parameters = zo_value_integer(values, ZO_KEY_MAX_LIVE);
     zero->max_reuse_distance = zo_value_integer(values, ZO_KEY_MAX_REUSE);
+    zero->asks_prefetch = zo_value_asks(values, ZO_KEY_PREFETCH_BUCKET);
+    zero->asks_max_live = zo_value_asks(values, ZO_KEY_MAX_LIVE);
+    zero->asks_reuse = zo_value_asks(values, ZO_KEY_MAX_REUSE);
     zero->overlap_comm = zo_value_flag(values, ZO_KEY_OVERLAP_COMM);
     zero->round_robin_gradients = zo_value_flag(values, ZO_KEY_ROUND_ROBIN);
     return ZO_OK;

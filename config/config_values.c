@@ -435,7 +435,7 @@ static bool is_switched_off(const struct zo_json *node)
                : zo_json_first(node) == NULL;
 }
 
-/* Whether a key without meaning asks for nothing but the default. */
+/* Whether a key asks for nothing but the default. */
 static bool is_at_rest(const struct zo_config_option *row,
                        const struct zo_config_value *value)
 {
@@ -460,6 +460,12 @@ static bool is_at_rest(const struct zo_config_option *row,
         break;
     }
     return false;
+}
+
+bool zo_value_asks(const struct zo_config_values *values,
+                   enum zo_config_key key)
+{
+    return !is_at_rest(zo_config_row(key), &values->items[key]);
 }
 
 static enum zo_status tell_idle(struct walk *w,

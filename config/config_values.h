@@ -79,6 +79,9 @@ bool zo_value_is_given(const struct zo_config_values *values,
                        enum zo_config_key key);
 bool zo_value_is_auto(const struct zo_config_values *values,
                       enum zo_config_key key);
+/* A value is given, and it is not the default. */
+bool zo_value_asks(const struct zo_config_values *values,
+                   enum zo_config_key key);
 
 /* Adds "NAME:LINE: key.path: ..." for a key that is there. */
 enum zo_status zo_value_note(const struct zo_config_values *values,

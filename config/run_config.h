@@ -125,6 +125,9 @@ struct zo_run_zero {
     int64_t prefetch_bucket_size;
     int64_t param_persistence_threshold;
     int64_t max_live_parameters, max_reuse_distance;
+    /* Whether the JSON names a value of its own, neither "auto" nor what is
+     * the default anyway. */
+    bool asks_prefetch, asks_max_live, asks_reuse;
     bool overlap_comm;
     bool round_robin_gradients;
 };

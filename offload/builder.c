@@ -205,7 +205,11 @@ static enum zo_status emit_backward(struct zo_lister *lister, int u, int micro,
     const struct zo_build_options *options = &lister->build->options;
     const bool turns = u + 1 == options->unit_count;
     struct zo_emit emit = emit_of(lister, u, micro, d);
+    struct zo_unit_rows rows;
 
+    if (zo_build_gathers(options, u, &rows)) { /* forward alone has them */
+        emit.weights = ZO_NO_BUFFER;
+    }
     if (emit.is_first) {
         ZO_TRY(zo_lister_open_sum(lister, &emit));
     }
@@ -570,10 +574,11 @@ static void check_options(const struct zo_build_options *options)
         offloads |= zo_build_offloads(options, u);
     }
     ZO_ASSERT(options->device_count == 1 || (!streams && !offloads));
-    ZO_ASSERT(!streams || (placement->weight_ring >= 2 &&
-                           placement->weight_ring <= ZO_RING_MAX));
-    ZO_ASSERT(!offloads || (placement->gradient_ring >= 1 &&
-                            placement->gradient_ring <= ZO_RING_MAX));
+    /* Rings that nothing passes through have slots too. */
+    ZO_ASSERT(placement->weight_ring <= ZO_RING_MAX &&
+              placement->gradient_ring <= ZO_RING_MAX);
+    ZO_ASSERT(!streams || placement->weight_ring >= 2);
+    ZO_ASSERT(!offloads || placement->gradient_ring >= 1);
     ZO_ASSERT(placement->host_gradient_ring >= 0 &&
               placement->host_gradient_ring <= ZO_RING_MAX);
     ZO_ASSERT(placement->host_boundaries == 0 || options->device_count == 1);

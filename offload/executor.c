@@ -10,8 +10,9 @@
 #define SPINS_BEFORE_SLEEP 64
 #define LISTS_MAX          2 /* under way */
 /* Operations issued to a lane and not done: a device takes about a thousand
- * launches, and the thread that makes one more waits, with all other lanes. */
-#define AHEAD_MAX       256
+ * launches, a host device a quarter of that, and the thread that makes one
+ * more waits, with all other lanes. */
+#define AHEAD_MAX       64
 #define CPU_WORKERS_MAX 256
 
 /* ---- opening and closing ------------------------------------------------ */

@@ -8,17 +8,16 @@
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 
-/* Rings, deep and shallow; the latter where memory is short. */
-enum { RINGS = 2 };
-static const struct {
-    int weights, gradients;
-} rings[RINGS] = {{3, 2}, {2, 1}};
-
-/* Gradients on the host that share a ring: so many buffers, and so many of
- * the units that forward needs first with one of their own. */
-#define HOST_RING     3
-#define HOST_RING_OWN 5
-#define WORTH         0.99 /* of the time: what more host memory must save */
+/*
+ * Rings, from deep to shallow: buffers on the device for weights and for
+ * gradients; on the host for gradients, and so many of the units that forward
+ * needs first with one of their own.
+ */
+static const struct rings {
+    int weights, gradients, host_gradients, own_gradients;
+} rings[] = {{3, 2, 3, 5}, {3, 2, 2, 1}, {2, 1, 2, 1}};
+#define RINGS (int)ZO_COUNT(rings)
+#define WORTH 0.99 /* of the time: what more host memory must save */
 
 /* What a candidate takes. */
 struct measure {
@@ -34,6 +33,7 @@ struct search {
     int resident;                  /* its number of resident units */
     int least_resident;            /* the fewest that are allowed */
     int tried;
+    bool skips_time; /* any that fits will do */
     /* The fastest so far that fits. */
     struct zo_placement best;
     struct measure best_measure;
@@ -163,7 +163,8 @@ static enum zo_status try_one(struct search *search, bool wants_time,
                           build.program.arena_bytes[ZO_TIER_PAGEABLE][0];
     measure.fits_gpu = within(measure.gpu_bytes, options->gpu_bytes);
     measure.fits_host = within(measure.host_bytes, options->host_bytes);
-    if (wants_time && measure.fits_gpu && measure.fits_host) {
+    if (wants_time && !search->skips_time && measure.fits_gpu &&
+        measure.fits_host) {
         measure.seconds = simulate(options, &build);
     }
     zo_build_fini(&build);
@@ -249,7 +250,8 @@ static enum zo_status try_resident(struct search *search)
 
     set_homes(search, options->build->unit_count);
     search->placement.pass_micros = 1;
-    search->placement.host_boundaries = 0;
+    search->placement.host_boundaries =
+        options->host_boundaries_always ? options->build->unit_count - 2 : 0;
     for (int keep = (int)options->keep_most;
          keep <= (int)options->keep_least && !search->has_best; keep++) {
         search->placement.keep = (enum zo_keep)keep;
@@ -283,6 +285,9 @@ static void set_rings(struct search *search, int ring)
     search->placement.weight_ring =
         (int)zo_min_i64(rings[ring].weights, options->weight_ring_max);
     search->placement.gradient_ring = rings[ring].gradients;
+    search->placement.host_gradient_ring =
+        options->build->decides ? 0 : rings[ring].host_gradients;
+    search->placement.own_gradients = rings[ring].own_gradients;
 }
 
 /* Fewer micro batches a pass, or shallower rings, only where more do not fit:
@@ -291,9 +296,6 @@ static enum zo_status try_offloaded(struct search *search)
 {
     const int micros = search->options->build->micros;
 
-    search->placement.host_gradient_ring =
-        search->options->build->decides ? 0 : HOST_RING;
-    search->placement.own_gradients = HOST_RING_OWN;
     for (int pass = micros; pass >= 1 && !search->has_best;
          pass = pass > 1 ? (pass + 1) / 2 : 0) {
         search->placement.pass_micros = pass;
@@ -424,6 +426,33 @@ enum zo_status zo_place_choose(const struct zo_place_options *options,
     place.homes = search.homes;
     place.placement.homes = search.homes;
     *place_out = place;
+    return status;
+}
+
+enum zo_status zo_place_fits(const struct zo_place_options *options,
+                             bool *fits_out)
+{
+    const int outputs = options->build->unit_count - 2;
+    struct search search = {.options = options, .skips_time = true};
+    enum zo_status status = ZO_OK;
+
+    ZO_TRY(zo_alloc((size_t)options->build->unit_count, sizeof(search.homes[0]),
+                    "a placement", &search.homes));
+    search.least_resident = fewest_resident(options);
+    search.placement = (struct zo_placement){
+        .keep = options->keep_least,
+        .pass_micros = options->build->micros,
+        .pageable_weights = options->pageable_weights,
+        .pageable_optimizer = options->pageable_optimizer,
+    };
+    set_rings(&search, RINGS - 1);
+    for (int host = options->host_boundaries_always;
+         status == ZO_OK && host < 2 && !search.has_best; host++) {
+        search.placement.host_boundaries = host == 1 ? outputs : 0;
+        status = fill_up(&search);
+    }
+    *fits_out = search.has_best;
+    zo_free(search.homes);
     return status;
 }
 

@@ -60,6 +60,13 @@ struct zo_place {
  */
 enum zo_status zo_place_choose(const struct zo_place_options *options,
                                struct zo_place *place_out) ZO_MUST_CHECK;
+
+/*
+ * Whether some placement fits, without a choice: what takes least, with all
+ * micro batches in one pass.  ZO_E_NOMEM.
+ */
+enum zo_status zo_place_fits(const struct zo_place_options *options,
+                             bool *fits_out) ZO_MUST_CHECK;
 void zo_place_fini(struct zo_place *place); /* NULL is allowed */
 
 ZO_C_END

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/host_passes.h"
 #include "src/base/dtype.h"
 #include "src/base/status.h"
 
@@ -48,6 +49,11 @@ struct zo_profile {
     enum zo_profile_source source;
     char products[64]; /* what products were measured on; "": unknown */
 
+    /* What it stands in for: a machine with a slower bus or a lesser
+     * processor.  Its rates are then never those of a plain run. */
+    double paced;      /* rate that copies were held up to; 0: none */
+    enum zo_simd simd; /* instructions of AdamW */
+
     /* One device. */
     double matrix_flops[ZO_PROFILE_TYPES]; /* products, by type */
     double attention_flops;                /* 0: as products of the type */
@@ -59,11 +65,11 @@ struct zo_profile {
     double handoff_seconds; /* a stream operation behind one of the CPU */
 
     /* The host, which all devices share. */
-    double cpu;         /* bytes of AdamW, read plus written, all threads */
+    double cpu;         /* bytes of AdamW, read plus written, all workers */
     double cpu_thread;  /* of one thread alone; 0: cpu / threads */
     double cpu_seconds; /* of each piece of CPU work, to hand it out */
     double nvme_read, nvme_write;
-    int threads; /* of the CPU engine */
+    int threads; /* of the process; a measured one's CPU engine has one less */
 
     /*
      * The host's memory: copies and CPU work together.  Its rate depends on

@@ -21,7 +21,7 @@ sentence_1='the GPU trains in fp32 as the host does'
 sentence_2='in bf16 two runs have the same loss, whatever is recomputed'
 sentence_3='and in fp16'
 sentence_4='a budget below the need is refused with the plan'
-sentence_5='the plan is what the driver has less of, within 1 % and 96 MiB'
+sentence_5='the plan is what the driver has less of, within 1 % and 128 MiB'
 echo 1..5
 why=
 test -n "${ZERO_OFFLOAD_GPU-}" || why='ZERO_OFFLOAD_GPU is not set'
@@ -84,8 +84,9 @@ report 4 "$sentence_4" "$(
   grep -qi 'gpu' "$scratch/out" || echo 'no word of the GPU'
   test $code = 3 || tail -n 20 "$scratch/out")"
 
-# The most that the driver counts while a run goes on, against the plan.  96
-# MiB: kernels that are loaded at their first use.
+# The most that the driver counts while a run goes on, against the plan.  128
+# MiB: what the plan allows for kernels that are loaded at their first use, of
+# which a small model needs few.
 used() { nvidia-smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits; }
 run='--backend cuda --num-devices 1 --bf16 --max-length 1024
   --per-device-train-batch-size 32'
@@ -114,6 +115,6 @@ report 5 "$sentence_5" "$(
           line = sprintf("plan %.0f MiB, driver %.0f MiB", plan, taken)
           print "# " line >"/dev/stderr"
           if (!known) print text
-          else if (gap > 96 + plan / 100) print line }' 2>"$scratch/line")"
+          else if (gap > 128 + plan / 100) print line }' 2>"$scratch/line")"
 cat "$scratch/line"
 exit $status

@@ -1,6 +1,7 @@
 #!/bin/sh
 # TAP: plan says how long a step takes: by rates that are named, or measured
-# once and kept in the machine profile; and a run tells it in a line.
+# once and kept in the machine profile; and a run tells it in a line.  It says
+# where states live, and refuses homes that there are not.
 program=$PWD/zero-offload
 LC_ALL=C
 export LC_ALL
@@ -84,13 +85,82 @@ damaged() {
 unfit() {
   plans 3 --profile h200 --gpu-memory 10M && ! grep -q 'tokens/s' out
 }
+# A slow bus is what bounds a step whose states cross it; its rates are kept
+# apart from those of the plain machine, which the cache gives back.
+offloaded() {
+  code=$1
+  shift
+  plans "$code" --bf16 --threads 2 --host-memory 1G --config offload.json "$@"
+}
+bus() {
+  cat >offload.json <<'END'
+{"bf16": {"enabled": true}, "zero_offload": {"fill": false},
+ "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"},
+                       "offload_optimizer": {"device": "cpu"}}}
+END
+  bound='bound by copies \(to\|from\) the device'
+  offloaded 0 && ! grep -q "$bound" out && ! grep -q 'held up' out &&
+    cp "$profile" plain.json &&
+    offloaded 0 --copy-rate 1MB && grep -q "$bound" out &&
+    grep -q 'copies held up to 0.001 GB/s' out &&
+    grep -q '"copies_paced_bytes_per_second":1000000,' "$profile" &&
+    cp "$profile" both.json && offloaded 0 --json &&
+    ! grep -q '"copies_paced_bytes_per_second":1000000,' out &&
+    cmp -s "$profile" both.json && offloaded 0 --copy-rate 1MB &&
+    cmp -s "$profile" both.json && grep -q "$bound" out
+}
+lesser() {
+  offloaded 0 --simd base && grep -q 'AdamW by base' out &&
+    grep -q '"simd":"base"' "$profile" && ! cmp -s "$profile" both.json &&
+    offloaded 0 && ! grep -q 'AdamW by' out
+}
+# Rates of the plain machine, named, do not stand in for another one's.
+other_rates() {
+  plans 2 --profile plain.json --copy-rate 1MB &&
+    grep -q 'of this --simd and --copy-rate' err
+}
+wrong() {
+  plans 2 --copy-rate 1X && grep -q -- '--copy-rate 1X: want a size' err &&
+    plans 2 --simd mmx && grep -q 'want one of: best base avx2 avx512' err
+}
 with_doctor() {
   rates=$(sed 's/.*"rates"://' "$profile")
   "$program" doctor >out 2>err && grep -qF "\"rates\":$rates" "$profile" &&
     grep -q '"copy_bytes_per_second":[1-9]' "$profile" &&
     plans 0 --threads 2 && grep -q '"copy_bytes_per_second":[1-9]' "$profile"
 }
+with_homes() { # with_homes CODE OPTIMIZER PARAM OPTION...
+  code=$1 optimizer=$2 param=$3
+  shift 3
+  cat >homes.json <<END
+{"zero_optimization": {"stage": 3,
+  "offload_optimizer": {"device": "$optimizer", "nvme_path": "disk"},
+  "offload_param": {"device": "$param", "nvme_path": "disk"}},
+ "bf16": {"enabled": true}}
+END
+  plans "$code" --profile h200 --config homes.json "$@"
+}
+homes() {
+  with_homes 0 cpu cpu && grep -q '^placement: .* of 5 units\|^placement: all 5' \
+    out && grep -q 'asked for: everything on the host' out &&
+    grep -q 'of host memory are page-locked while it runs' out &&
+    with_homes 0 cpu none && grep -q 'masters and moments on the host' out &&
+    with_homes 0 none cpu && grep -q 'a bf16 weight is half of its' err &&
+    grep -q '^placement: all 5 units resident$' out &&
+    with_homes 0 cpu cpu --json &&
+    grep -q '"placement":{"units":5,"resident_units":[0-9]' out &&
+    grep -q '"name":"pageable"' out
+}
+no_homes() {
+  with_homes 2 cpu none --num-devices 2 && grep -q \
+    'homes.json: zero_optimization.offload_optimizer.device: this version offloads on one device' err &&
+    with_homes 2 none nvme && grep -q \
+    'offload_param.device: this version does not spill to NVMe' err &&
+    with_homes 0 none none --num-devices 2
+}
 case_ 'a shipped profile is named' named
+case_ 'where states live is said' homes
+case_ 'homes that there are not are refused by name' no_homes
 case_ 'a slower machine takes longer' json
 case_ 'a profile that is not there' unknown
 case_ 'a profile without rates' no_rates
@@ -98,6 +168,10 @@ case_ 'this machine is measured' measured
 case_ 'and its rates are kept' kept
 case_ 'for as many threads' threads
 case_ 'a damaged profile is made anew' damaged
+case_ 'a slow bus is named as the bound, and its rates kept apart' bus
+case_ 'lesser instructions have rates of their own' lesser
+case_ 'other rates are refused' other_rates
+case_ 'a pace and instructions that are none' wrong
 case_ 'nothing is predicted of what does not fit' unfit
 case_ 'doctor and plan keep what the other wrote' with_doctor
 echo "1..$number"

@@ -527,6 +527,69 @@ static void test_prepared(void)
     }
 }
 
+/* ---- what backward gets -------------------------------------------------- */
+
+/* A model that adds nothing, and keeps the weights of unit 0's calls. */
+struct seen {
+    zo_buffer_id forward, backward;
+};
+
+static enum zo_status see_nothing(void *model, struct zo_program *program,
+                                  int device)
+{
+    (void)model, (void)program, (void)device;
+    return ZO_OK;
+}
+
+static enum zo_status see_forward(void *model, const struct zo_emit *emit)
+{
+    struct seen *seen = model;
+
+    seen->forward = emit->unit == 0 ? emit->weights : seen->forward;
+    return ZO_OK;
+}
+
+static enum zo_status see_backward(void *model, const struct zo_emit *emit)
+{
+    struct seen *seen = model;
+
+    seen->backward = emit->unit == 0 ? emit->weights : seen->backward;
+    return ZO_OK;
+}
+
+static bool see_rows(void *model, int unit, struct zo_unit_rows *rows_out)
+{
+    (void)model;
+    *rows_out = (struct zo_unit_rows){.row_bytes = 8, .rows_max = 2};
+    return unit == 0;
+}
+
+/* Rows are gathered for forward alone: there are no weights of the unit on
+ * the device in backward, and those of another are not given for them. */
+static void test_backward_without_rows(void)
+{
+    static const struct zo_model_ops ops = {.prepare = see_nothing,
+                                            .forward = see_forward,
+                                            .rows = see_rows,
+                                            .turn = see_backward,
+                                            .backward = see_backward};
+    const struct fake_shape shape = plain_shape(both);
+    struct seen seen = {ZO_NO_BUFFER, 0};
+    struct zo_build_options options;
+    struct fake_model model;
+    struct zo_build build;
+
+    TAP_CHECK_INT(fake_model_build(&shape, &model), ZO_OK);
+    options = model.build.options;
+    options.model_ops = &ops;
+    options.model = &seen;
+    TAP_CHECK_INT(zo_build_train(&options, &build), ZO_OK);
+    TAP_CHECK(seen.forward != ZO_NO_BUFFER);
+    TAP_CHECK_INT(seen.backward, ZO_NO_BUFFER);
+    zo_build_fini(&build);
+    zo_build_fini(&model.build);
+}
+
 /* ---- numbers ------------------------------------------------------------- */
 
 /* A device that only evaluates holds a ring, and sees the same weights. */
@@ -605,6 +668,8 @@ int main(void)
          test_fetched_early},
         {"fp16 weights are prepared on the host unless it has a copy",
          test_prepared},
+        {"backward of a unit that is read by rows has no weights",
+         test_backward_without_rows},
         {"an evaluation alone streams weights", test_evaluates_only},
         {"workers share the tiles of a large unit", test_tiles},
     };

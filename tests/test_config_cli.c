@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "config/cli_options.h"
+#include "kernels/host_passes.h"
 #include "src/base/memory.h"
 #include "tests/tap.h"
 
@@ -87,6 +88,7 @@ static void test_defaults(void)
     TAP_CHECK(o->history_column == NULL && o->shuffle);
     TAP_CHECK(o->on_long == ZO_ON_LONG_CUT && !o->skip_bad_rows);
     TAP_CHECK(o->backend == ZO_BACKEND_AUTO && o->device_count == 0);
+    TAP_CHECK(o->simd == ZO_SIMD_BEST && o->copy_bytes_per_second == 0);
     TAP_CHECK(o->save_minutes == 30.0 && o->save_total_limit == 2);
     TAP_CHECK(o->resume == NULL && !o->overwrite && !o->dry_run);
     TAP_CHECK(o->model_family == ZO_FAMILY_AUTO && o->dtype == ZO_BF16);
@@ -167,6 +169,11 @@ static void test_values(void)
         {"--backend tpu", "want one of: auto cuda host"},
         {"--gpu-memory 24X", "want a size such as 24G"},
         {"--gpu-memory 0", "want a size"},
+        {"--copy-rate 22X", "want a size such as 24G"},
+        {"--copy-rate 0", "want a size"},
+        {"--copy-rate", "want SIZE, found nothing"},
+        {"--simd sse9", "want one of: best base avx2 avx512"},
+        {"--simd", "want NAME, found nothing"},
         {"--model=", "--model: want DIR, found nothing"},
         {"--set x", "want KEY.PATH=VALUE"},
         {"--set =1", "want KEY.PATH=VALUE"},
@@ -179,10 +186,12 @@ static void test_values(void)
     for (size_t i = 0; i < TAP_COUNT(bad); i++) {
         TAP_CHECK(refused(bad[i][0], bad[i][1]));
     }
-    TAP_CHECK(parse(&line,
-                    "--max-steps -1 --gpu-memory 24G --host-memory "
-                    "500MB --lr-scheduler-type constant_with_warmup "
-                    "--num-train-epochs 0.5 --set a.b=1 --set c=x=y") == ZO_OK);
+    TAP_CHECK(parse(&line, "--max-steps -1 --gpu-memory 24G --host-memory "
+                           "500MB --lr-scheduler-type constant_with_warmup "
+                           "--num-train-epochs 0.5 --set a.b=1 --set c=x=y "
+                           "--copy-rate 22GB --simd avx2") == ZO_OK);
+    TAP_CHECK_INT((long long)line.options.copy_bytes_per_second, 22000000000);
+    TAP_CHECK_INT(line.options.simd, ZO_SIMD_AVX2);
     TAP_CHECK_INT(line.options.max_steps, 0);
     TAP_CHECK_INT((long long)line.options.gpu_memory_bytes, 25769803776);
     TAP_CHECK_INT((long long)line.options.host_memory_bytes, 500000000);
@@ -191,6 +200,21 @@ static void test_values(void)
     TAP_CHECK_INT((long long)line.options.set_count, 2);
     TAP_CHECK(strcmp(line.options.sets[1], "c=x=y") == 0);
     end(&line);
+}
+
+/* Each name is that of kernels/host_passes.h. */
+static void test_simd(void)
+{
+    for (int i = 0; i < ZO_SIMD_COUNT; i++) {
+        const char *name = zo_simd_name((enum zo_simd)i);
+        char text[32];
+        struct line line;
+
+        (void)snprintf(text, sizeof(text), "--simd %s", name);
+        TAP_CHECK(parse(&line, text) == ZO_OK);
+        TAP_CHECK_INT(line.options.simd, i);
+        end(&line);
+    }
 }
 
 static void test_special(void)
@@ -401,6 +425,7 @@ int main(void)
         {"names take - or _, aliases work, others get the nearest", test_names},
         {"flags are --name, --no-name, or a boolean", test_flags},
         {"values are read whole and within their range", test_values},
+        {"instruction sets have their names", test_simd},
         {"options with a form of their own", test_special},
         {"options that exclude each other are refused", test_together},
         {"flags of other programs get a line, or a reason", test_foreign},

@@ -11,6 +11,7 @@
 
 #include "config/run_config.h"
 #include "src/base/memory.h"
+#include "src/train/place_config.h"
 #include "tests/tap.h"
 
 #define FILES_COUNT 107
@@ -383,6 +384,23 @@ static void print_run(const struct run *run)
     }
 }
 
+/* What is accepted runs, or is refused for what this version does not do. */
+static bool runs_or_says_why(const struct expectation *want,
+                             const struct run *run)
+{
+    const char *piece =
+        want->optimizer == N || want->param == N
+            ? "this version does not spill to NVMe"
+        : want->devices > 1 && (want->optimizer == C || want->param == C)
+            ? "this version offloads on one device"
+            : NULL;
+    const enum zo_status status = zo_place_check(&run->config, want->devices);
+
+    return piece == NULL ? status == ZO_OK
+                         : status == ZO_E_NOSUPPORT &&
+                               strstr(zo_err_last()->text, piece) != NULL;
+}
+
 static bool check_file(const struct expectation *want)
 {
     struct run run;
@@ -395,6 +413,7 @@ static bool check_file(const struct expectation *want)
                   strstr(zo_err_last()->text, want->refusal) != NULL;
     } else {
         is_good = status == ZO_OK && is_as_expected(want, &run) &&
+                  runs_or_says_why(want, &run) &&
                   (want->note == NULL || has_note(&run.notes, want->note));
     }
     if (!is_good) {

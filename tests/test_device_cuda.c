@@ -191,6 +191,65 @@ static void test_times(void)
     }
 }
 
+/* Copies over the bus take their bytes at the pace, those inside a device do
+ * not, and two streams run side by side. */
+static void check_pace(struct rig *rig)
+{
+    const int64_t paced_ns = 50000000;
+    const struct zo_device_options options = {
+        .pool = rig->pool, .copy_bytes_per_second = SIZE_BYTES * 20, /* 50 ms */
+    };
+    struct zo_device *device = NULL;
+    struct zo_stream *streams[2] = {NULL, NULL};
+    int64_t marks[4];
+
+    memset(rig->pinned, 3, SIZE_BYTES);
+    TAP_CHECK_INT(cuda->open(0, &options, &device), ZO_OK);
+    for (int i = 0; i < 2; i++) {
+        TAP_CHECK_INT(cuda->stream_open(device, "paced", &streams[i]), ZO_OK);
+    }
+    marks[0] = zo_clock_ns();
+    TAP_CHECK_INT(cuda->copy(streams[0], rig->a, rig->pinned, SIZE_BYTES),
+                  ZO_OK);
+    TAP_CHECK_INT(cuda->copy(streams[0], rig->b, rig->a, SIZE_BYTES), ZO_OK);
+    TAP_CHECK_INT(cuda->stream_sync(streams[0]), ZO_OK);
+    marks[1] = zo_clock_ns();
+    TAP_CHECK_INT(cuda->copy(streams[0], rig->b, rig->a, SIZE_BYTES), ZO_OK);
+    TAP_CHECK_INT(cuda->stream_sync(streams[0]), ZO_OK);
+    marks[2] = zo_clock_ns();
+    TAP_CHECK_INT(cuda->copy(streams[0], rig->pinned, rig->b, SIZE_BYTES),
+                  ZO_OK);
+    TAP_CHECK_INT(cuda->copy(streams[1], rig->a, rig->pinned, SIZE_BYTES),
+                  ZO_OK);
+    for (int i = 0; i < 2; i++) {
+        TAP_CHECK_INT(cuda->stream_sync(streams[i]), ZO_OK);
+    }
+    marks[3] = zo_clock_ns();
+    for (int i = 0; i < 2; i++) {
+        cuda->stream_close(streams[i]);
+    }
+    cuda->close(device);
+    (void)printf("# paced 50 ms: up %.3f, inside %.3f, both ways %.3f ms\n",
+                 (double)(marks[1] - marks[0]) * 1e-6,
+                 (double)(marks[2] - marks[1]) * 1e-6,
+                 (double)(marks[3] - marks[2]) * 1e-6);
+    TAP_CHECK(marks[1] - marks[0] >= paced_ns);
+    TAP_CHECK(marks[1] - marks[0] < paced_ns + paced_ns / 5);
+    TAP_CHECK(marks[2] - marks[1] < paced_ns / 5);
+    TAP_CHECK(marks[3] - marks[2] >= paced_ns);
+    TAP_CHECK(marks[3] - marks[2] < paced_ns + paced_ns / 5);
+}
+
+static void test_pace(void)
+{
+    struct rig rig;
+
+    if (rig_open(&rig)) {
+        check_pace(&rig);
+        rig_close(&rig);
+    }
+}
+
 static void check_facts(struct rig *rig)
 {
     const struct zo_device_info *info = cuda->info(rig->device);
@@ -305,6 +364,7 @@ int main(void)
          test_round_trip},
         {"an event says when its stream has passed it", test_events},
         {"a timed event has its time on the host's clock", test_times},
+        {"copies over the bus keep a pace", test_pace},
         {"memory is counted, aligned, and named when there is none",
          test_memory},
         {"a device that is not there is refused", test_no_such_device},

@@ -76,6 +76,24 @@ static void test_defaults(void)
     zo_devices_close(&devices);
 }
 
+/* One thread issues; the rest update.  A pace goes to every device. */
+static void test_workers(void)
+{
+    static const int threads[][2] = {{1, 1}, {2, 1}, {6, 5}, {300, 256}};
+    struct zo_devices_options options = {.backend = ZO_BACKEND_HOST,
+                                         .copy_bytes_per_second = 22000};
+
+    for (size_t i = 0; i < TAP_COUNT(threads); i++) {
+        struct zo_devices devices;
+
+        options.threads = threads[i][0];
+        TAP_CHECK_INT(zo_devices_open(&options, &devices), ZO_OK);
+        TAP_CHECK_INT(zo_devices_cpu_workers(&devices), threads[i][1]);
+        TAP_CHECK_INT((long long)devices.copy_bytes_per_second, 22000);
+        zo_devices_close(&devices);
+    }
+}
+
 static void test_refused_devices(void)
 {
     static const int twice[] = {2, 7, 2}, below[] = {-1}, above[] = {0, 64};
@@ -137,6 +155,7 @@ static void test_each_allocation(void)
 static const struct tap_case cases[] = {
     {"host devices are those that were named", test_host_devices},
     {"one host device and a thread a core by default", test_defaults},
+    {"threads that update on the host", test_workers},
     {"devices named twice, out of range or too many are refused",
      test_refused_devices},
     {"cuda without a GPU is refused, auto takes the host",

@@ -300,7 +300,7 @@ static void test_failing_part(void)
 
 /* ---- issued ahead -------------------------------------------------------- */
 
-enum { LONG = 3000, AHEAD = 256 }; /* AHEAD_MAX of executor.c */
+enum { LONG = 3000, AHEAD = 64 }; /* AHEAD_MAX of executor.c */
 
 static void check_long(const struct zo_executor_options *options)
 {

@@ -64,6 +64,8 @@ static struct zo_profile some_profile(const char *name)
     for (int t = 0; t < ZO_PROFILE_TYPES; t++) {
         profile.matrix_flops[t] = 1e14 / 3.0 + t;
     }
+    profile.paced = 2.2e10;
+    profile.simd = ZO_SIMD_AVX2;
     profile.attention_flops = 3e14;
     profile.device_bandwidth = 4.1e12;
     profile.h2d = 5.54e10;
@@ -102,6 +104,7 @@ static bool same(const struct zo_profile *a, const struct zo_profile *b)
     }
     return strcmp(a->name, b->name) == 0 &&
            strcmp(a->products, b->products) == 0 && a->source == b->source &&
+           a->paced == b->paced && a->simd == b->simd &&
            a->attention_flops == b->attention_flops &&
            a->device_bandwidth == b->device_bandwidth && a->h2d == b->h2d &&
            a->d2h == b->d2h && a->duplex == b->duplex &&
@@ -119,15 +122,21 @@ static bool same(const struct zo_profile *a, const struct zo_profile *b)
 /* ---- round trips ----------------------------------------------------------
  */
 
+static struct zo_profile_key key_of(const struct zo_profile *profile)
+{
+    return (struct zo_profile_key){profile->name, profile->is_host,
+                                   profile->paced, profile->simd};
+}
+
 static bool reads_back(const struct zo_profile *profile)
 {
+    const struct zo_profile_key key = key_of(profile);
     struct zo_profile read;
     bool found = false;
 
     return zo_profile_file_update(path, profile) == ZO_OK &&
-           zo_profile_file_read(path, profile->name, profile->is_host, &read,
-                                &found) == ZO_OK &&
-           found && same(profile, &read);
+           zo_profile_file_read(path, &key, &read, &found) == ZO_OK && found &&
+           same(profile, &read);
 }
 
 static void test_round_trip(void)
@@ -150,6 +159,7 @@ static void test_round_trip(void)
 static void test_several(void)
 {
     struct zo_profile one = some_profile("one"), two = some_profile("two");
+    struct zo_profile_key key;
     struct zo_profile read;
     bool found = false;
 
@@ -158,14 +168,79 @@ static void test_several(void)
     TAP_CHECK(reads_back(&one));
     TAP_CHECK(reads_back(&two));
     TAP_CHECK(reads_back(&one)); /* and two stays */
-    TAP_CHECK_INT(zo_profile_file_read(path, "two", false, &read, &found),
-                  ZO_OK);
+    key = key_of(&two);
+    TAP_CHECK_INT(zo_profile_file_read(path, &key, &read, &found), ZO_OK);
     TAP_CHECK(found && same(&read, &two));
-    TAP_CHECK_INT(zo_profile_file_read(path, "two", true, &read, &found),
-                  ZO_OK);
+    key.is_host = true;
+    TAP_CHECK_INT(zo_profile_file_read(path, &key, &read, &found), ZO_OK);
     TAP_CHECK(!found); /* another backend */
-    TAP_CHECK_INT(zo_profile_file_read(path, NULL, true, &read, &found), ZO_OK);
+    key.name = NULL;
+    TAP_CHECK_INT(zo_profile_file_read(path, &key, &read, &found), ZO_OK);
     TAP_CHECK(found);
+    tear_down();
+}
+
+static int count_of(const char *text, const char *word)
+{
+    int count = 0;
+
+    while ((text = strstr(text, word)) != NULL) {
+        text += strlen(word);
+        count++;
+    }
+    return count;
+}
+
+/* What stands in for another machine is not this one, nor the other way. */
+static void test_stand_ins(void)
+{
+    struct zo_profile plain = some_profile("one"), paced, lesser, read;
+    struct zo_profile_key key;
+    bool found = true;
+
+    TAP_CHECK(set_up());
+    plain.paced = 0.0;
+    plain.simd = ZO_SIMD_BEST;
+    paced = lesser = plain;
+    paced.paced = paced.h2d = 2.2e10;
+    lesser.simd = ZO_SIMD_BASE;
+    lesser.cpu = 7e9;
+    TAP_CHECK(reads_back(&paced));
+    key = key_of(&plain);
+    TAP_CHECK_INT(zo_profile_file_read(path, &key, &read, &found), ZO_OK);
+    TAP_CHECK(!found);
+    key.name = NULL;
+    TAP_CHECK_INT(zo_profile_file_read(path, &key, &read, &found), ZO_OK);
+    TAP_CHECK(!found); /* nor of any device */
+    TAP_CHECK(reads_back(&lesser));
+    TAP_CHECK(reads_back(&plain));
+    TAP_CHECK(reads_back(&lesser));
+    for (int i = 0; i < 3; i++) { /* each is there, once */
+        const struct zo_profile *want = i == 0   ? &plain
+                                        : i == 1 ? &paced
+                                                 : &lesser;
+
+        key = key_of(want);
+        TAP_CHECK_INT(zo_profile_file_read(path, &key, &read, &found), ZO_OK);
+        TAP_CHECK(found && same(&read, want));
+    }
+    TAP_CHECK_INT(count_of(read_text(), "\"simd\":"), 3);
+    tear_down();
+}
+
+/* Files of before say nothing of either: they are plain. */
+static void test_older(void)
+{
+    static const struct zo_profile_key key = {.name = NULL};
+    struct zo_profile read;
+    bool found = false;
+
+    TAP_CHECK(set_up());
+    TAP_CHECK(write_text("{\"format\":1,\"kind\":\"machine\",\"rates\":[{"
+                         "\"name\":\"one\",\"source\":\"measured\","
+                         "\"backend\":\"cuda\",\"threads\":2}]}"));
+    TAP_CHECK_INT(zo_profile_file_read(path, &key, &read, &found), ZO_OK);
+    TAP_CHECK(found && read.paced == 0.0 && read.simd == ZO_SIMD_BEST);
     tear_down();
 }
 
@@ -230,11 +305,19 @@ static const struct {
      "\"backend\":\"host\",\"threads\":2,\"products\":\"aaaaaaaaaaaaaaaaaaaaaa"
      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}]}",
      "at most 63 bytes"},
+    {"{\"format\":1,\"kind\":\"machine\",\"rates\":[{\"source\":\"measured\","
+     "\"backend\":\"host\",\"threads\":2,\"simd\":\"sse9\"}]}",
+     "want best, base, avx2 or avx512, found \"sse9\""},
+    {"{\"format\":1,\"kind\":\"machine\",\"rates\":[{\"source\":\"measured\","
+     "\"backend\":\"host\",\"threads\":2,"
+     "\"copies_paced_bytes_per_second\":-1}]}",
+     "copies_paced_bytes_per_second"},
 };
 
 static void test_hostile(void)
 {
     const struct zo_profile profile = some_profile("one");
+    const struct zo_profile_key key = key_of(&profile);
 
     TAP_CHECK(set_up());
     for (size_t i = 0; i < TAP_COUNT(hostile); i++) {
@@ -243,7 +326,7 @@ static void test_hostile(void)
         enum zo_status status;
 
         TAP_CHECK(write_text(hostile[i].text));
-        status = zo_profile_file_read(path, NULL, false, &read, &found);
+        status = zo_profile_file_read(path, &key, &read, &found);
         if (status != ZO_E_USAGE ||
             strstr(zo_err_last()->text, hostile[i].says) == NULL) {
             tap_fail(__FILE__, __LINE__, "%s: status %d, \"%s\"",
@@ -259,15 +342,14 @@ static void test_hostile(void)
 
 static void test_not_there(void)
 {
+    static const struct zo_profile_key key = {.name = NULL};
     struct zo_profile read;
     bool found = false;
 
     TAP_CHECK(set_up());
-    TAP_CHECK_INT(zo_profile_file_read(path, NULL, false, &read, &found),
-                  ZO_E_USAGE);
+    TAP_CHECK_INT(zo_profile_file_read(path, &key, &read, &found), ZO_E_USAGE);
     TAP_CHECK(write_text("{\"format\":1,\"kind\":\"machine\"}"));
-    TAP_CHECK_INT(zo_profile_file_read(path, NULL, false, &read, &found),
-                  ZO_OK);
+    TAP_CHECK_INT(zo_profile_file_read(path, &key, &read, &found), ZO_OK);
     TAP_CHECK(!found);
     tear_down();
 }
@@ -317,6 +399,8 @@ int main(void)
     static const struct tap_case cases[] = {
         {"every field comes back", test_round_trip},
         {"several devices have a place", test_several},
+        {"a stand-in for another machine has its own", test_stand_ins},
+        {"files of before are of plain machines", test_older},
         {"the rest of the file stays", test_keeps},
         {"hostile files are told, and not believed", test_hostile},
         {"no file, and no rates", test_not_there},

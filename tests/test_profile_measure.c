@@ -11,12 +11,19 @@
 
 enum { BYTES = 8 << 20 };
 
-static bool open_devices(struct zo_devices *devices, int count)
+static bool open_paced(struct zo_devices *devices, int count, uint64_t paced)
 {
-    const struct zo_devices_options options = {
-        .backend = ZO_BACKEND_HOST, .count = count, .threads = 2};
+    const struct zo_devices_options options = {.backend = ZO_BACKEND_HOST,
+                                               .count = count,
+                                               .threads = 2,
+                                               .copy_bytes_per_second = paced};
 
     return zo_devices_open(&options, devices) == ZO_OK;
+}
+
+static bool open_devices(struct zo_devices *devices, int count)
+{
+    return open_paced(devices, count, 0);
 }
 
 /* Bytes that devices hand out, of either kind. */
@@ -43,13 +50,14 @@ static void test_one(void)
 
     TAP_CHECK(open_devices(&devices, 1));
     before = handed_out(&devices);
-    status = zo_profile_measure(&devices, BYTES, &profile);
+    status = zo_profile_measure(&devices, ZO_SIMD_BEST, BYTES, &profile);
     after = handed_out(&devices);
     zo_devices_close(&devices);
     TAP_CHECK_INT(status, ZO_OK);
     TAP_CHECK_INT((long long)after, (long long)before);
     TAP_CHECK(profile.is_host && profile.source == ZO_PROFILE_MEASURED);
     TAP_CHECK_INT(profile.threads, 2);
+    TAP_CHECK(profile.paced == 0.0 && profile.simd == ZO_SIMD_BEST);
     TAP_CHECK(profile.name[0] != '\0');
     TAP_CHECK(profile.h2d > 1e6 && profile.d2h > 1e6);
     TAP_CHECK(profile.duplex > 1e6);
@@ -69,10 +77,30 @@ static void test_two(void)
     enum zo_status status;
 
     TAP_CHECK(open_devices(&devices, 2));
-    status = zo_profile_measure(&devices, BYTES, &profile);
+    status = zo_profile_measure(&devices, ZO_SIMD_BEST, BYTES, &profile);
     zo_devices_close(&devices);
     TAP_CHECK_INT(status, ZO_OK);
     TAP_CHECK(profile.collective > 1e6);
+}
+
+/* At a pace every rate of copies is that pace, at most, and says so; others
+ * are not held up. */
+static void test_paced(void)
+{
+    const double pace = 2e6;
+    struct zo_devices devices = {0};
+    struct zo_profile profile;
+    enum zo_status status;
+
+    TAP_CHECK(open_paced(&devices, 1, (uint64_t)pace));
+    status = zo_profile_measure(&devices, ZO_SIMD_BASE, BYTES, &profile);
+    zo_devices_close(&devices);
+    TAP_CHECK_INT(status, ZO_OK);
+    TAP_CHECK(profile.paced == pace && profile.simd == ZO_SIMD_BASE);
+    TAP_CHECK(profile.h2d <= pace && profile.h2d > pace / 4);
+    TAP_CHECK(profile.d2h <= pace && profile.d2h > pace / 4);
+    TAP_CHECK(profile.duplex <= 2.0 * pace && profile.duplex > pace / 4);
+    TAP_CHECK(profile.cpu > 20 * pace && profile.cpu_thread > 20 * pace);
 }
 
 static void test_no_memory(void)
@@ -87,7 +115,7 @@ static void test_no_memory(void)
         enum zo_status status;
 
         zo_memory_fail_at(nth);
-        status = zo_profile_measure(&devices, BYTES, &profile);
+        status = zo_profile_measure(&devices, ZO_SIMD_BEST, BYTES, &profile);
         zo_memory_fail_at(0);
         after = handed_out(&devices);
         TAP_CHECK(status == ZO_E_NOMEM || status == ZO_E_DEVMEM);
@@ -101,6 +129,7 @@ int main(void)
     static const struct tap_case cases[] = {
         {"one host device", test_one},
         {"two of them, and what lies between", test_two},
+        {"a bus at a pace", test_paced},
         {"allocations fail in turn", test_no_memory},
     };
 

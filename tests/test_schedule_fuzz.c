@@ -37,7 +37,6 @@ enum {
 };
 #endif
 enum { ITEMS = 5, LARGE_EVERY = 50 };
-enum { IS_PAGEABLE_RUN = 0 };
 
 /* Of the cases that take long: so many times as many. */
 static uint64_t times(uint64_t count)
@@ -203,8 +202,8 @@ static struct zo_placement random_placement(struct help_random *random,
         .host_boundaries =
             is_alone ? (int)help_below(random, (uint64_t)shape->units + 1) : 0,
         .weight_copies = help_once_in(random, 2),
-        .pageable_weights = help_once_in(random, 3) && IS_PAGEABLE_RUN,
-        .pageable_optimizer = help_once_in(random, 3) && IS_PAGEABLE_RUN,
+        .pageable_weights = help_once_in(random, 3),
+        .pageable_optimizer = help_once_in(random, 3),
         .waits_to_fetch = help_once_in(random, 4),
         .reuse_max_elems =
             help_once_in(random, 3) ? 1 + (int64_t)help_below(random, 1500) : 0,

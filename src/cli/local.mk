@@ -21,6 +21,10 @@ libzo_a_SOURCES += \
 	src/cli/machine.c \
 	src/cli/plan.c \
 	src/cli/print.c \
+	src/cli/print_hints.c \
+	src/cli/print_hints.h \
+	src/cli/print_place.c \
+	src/cli/print_place.h \
 	src/cli/print_plan.c \
 	src/cli/print_time.c \
 	src/cli/print_time.h \
@@ -34,6 +38,7 @@ check_PROGRAMS += \
 	tests/test_cli_memory \
 	tests/test_doctor \
 	tests/test_print \
+	tests/test_print_place \
 	tests/test_signals
 
 dist_check_SCRIPTS += \

@@ -95,10 +95,25 @@ static enum zo_status measure_products(const struct zo_setup *setup,
 /* ---- where rates come from ------------------------------------------------
  */
 
-static enum zo_status read_named(const char *named, const char *device,
-                                 bool is_host, struct zo_profile *profile)
+/* The rates of this run: what stands in for another machine has its own. */
+static struct zo_profile_key key_of(const struct zo_setup *setup)
 {
+    const struct zo_machine *machine = &setup->devices.machine;
+
+    return (struct zo_profile_key){
+        .name = machine->device_ops->info(machine->devices[0])->description,
+        .is_host = machine->device_ops == &zo_device_host,
+        .paced = (double)setup->devices.copy_bytes_per_second,
+        .simd = (enum zo_simd)setup->options->simd,
+    };
+}
+
+static enum zo_status read_named(const struct zo_setup *setup,
+                                 struct zo_profile *profile)
+{
+    const char *named = setup->options->profile;
     const struct zo_profile *shipped = zo_profile_find(named);
+    struct zo_profile_key key = key_of(setup);
     bool found = false;
 
     if (shipped != NULL) {
@@ -111,14 +126,16 @@ static enum zo_status read_named(const char *named, const char *device,
                        "5090, a100, h100, h200",
                        named);
     }
-    ZO_TRY(zo_profile_file_read(named, device, is_host, profile, &found));
+    ZO_TRY(zo_profile_file_read(named, &key, profile, &found));
     if (!found) { /* that of another machine, then */
-        ZO_TRY(zo_profile_file_read(named, NULL, is_host, profile, &found));
+        key.name = NULL;
+        ZO_TRY(zo_profile_file_read(named, &key, profile, &found));
     }
     return found ? ZO_OK
                  : ZO_FAIL(ZO_E_USAGE,
-                           "--profile %s: holds no rates to predict with; "
-                           "plan measures them on its machine",
+                           "--profile %s: holds no rates to predict with, of "
+                           "this --simd and --copy-rate; plan measures them "
+                           "on its machine",
                            named);
 }
 
@@ -159,15 +176,11 @@ static enum zo_status find_or_measure(const struct zo_setup *setup,
                                       struct zo_profile *profile,
                                       bool *found_out)
 {
-    const struct zo_machine *machine = &setup->devices.machine;
-    const bool is_host = machine->device_ops == &zo_device_host;
-    const char *device =
-        machine->device_ops->info(machine->devices[0])->description;
+    const struct zo_profile_key key = key_of(setup);
     bool found = false;
 
     if (path != NULL && access(path, F_OK) == 0 &&
-        zo_profile_file_read(path, device, is_host, profile, &found) ==
-            ZO_E_NOMEM) {
+        zo_profile_file_read(path, &key, profile, &found) == ZO_E_NOMEM) {
         return ZO_E_NOMEM;
     }
     if (found) {
@@ -182,8 +195,8 @@ static enum zo_status find_or_measure(const struct zo_setup *setup,
         return ZO_OK;
     }
     if (!found) {
-        ZO_TRY(
-            zo_profile_measure(&setup->devices, memory_to_use(setup), profile));
+        ZO_TRY(zo_profile_measure(&setup->devices, key.simd,
+                                  memory_to_use(setup), profile));
     }
     ZO_TRY(measure_products(setup, profile));
     *found_out = true;
@@ -193,17 +206,13 @@ static enum zo_status find_or_measure(const struct zo_setup *setup,
 enum zo_status zo_cli_profile(const struct zo_setup *setup, bool measures,
                               struct zo_profile *profile_out, bool *found_out)
 {
-    const struct zo_machine *machine = &setup->devices.machine;
     struct zo_profile profile;
     char *path = NULL;
     enum zo_status status;
 
     zo_profile_init(&profile);
     if (setup->options->profile != NULL) {
-        ZO_TRY(read_named(
-            setup->options->profile,
-            machine->device_ops->info(machine->devices[0])->description,
-            machine->device_ops == &zo_device_host, &profile));
+        ZO_TRY(read_named(setup, &profile));
         *profile_out = profile;
         *found_out = true;
         return ZO_OK;

@@ -5,6 +5,7 @@
  * cases.
  */
 #include "src/cli/cli.h"
+#include "src/cli/print_hints.h"
 #include "src/cli/print_time.h"
 #include "src/cli/setup.h"
 
@@ -21,6 +22,19 @@ static enum zo_status predict(struct zo_cli *cli, const struct zo_setup *setup,
                : zo_note_add(&cli->notes, ZO_NOTE_WARN,
                              "the time of a step is not predicted: %s",
                              zo_err_last()->text);
+}
+
+static enum zo_status print_verdict(struct zo_cli *cli,
+                                    const struct zo_setup *setup,
+                                    const struct zo_trainer *trainer, bool fits)
+{
+    if (fits) {
+        ZO_TRY(zo_cli_print_accumulation(cli->out, setup, trainer));
+        (void)fprintf(cli->out, "it fits\n");
+        return ZO_OK;
+    }
+    (void)fprintf(cli->out, "it does not fit; what would:\n");
+    return zo_cli_print_hints(cli->out, setup);
 }
 
 static enum zo_status print(struct zo_cli *cli, const struct zo_setup *setup,
@@ -42,7 +56,7 @@ static enum zo_status print(struct zo_cli *cli, const struct zo_setup *setup,
         if (found) {
             zo_cli_print_time(cli->out, &time);
         }
-        (void)fprintf(cli->out, fits ? "it fits\n" : "it does not fit\n");
+        status = print_verdict(cli, setup, trainer, fits);
     }
     if (found) {
         zo_cli_time_fini(&time);

@@ -5,7 +5,9 @@
 
 #include "offload/planner.h"
 #include "src/base/jsonl.h"
+#include "src/base/system.h"
 #include "src/base/text.h"
+#include "src/cli/print_place.h"
 #include "src/cli/print_time.h"
 #include "src/cli/setup.h"
 
@@ -77,12 +79,83 @@ static const char *kept_text(enum zo_keep keep)
     return "";
 }
 
+static bool names_host(const struct zo_run_offload *offload)
+{
+    return offload->limit == ZO_HOME_CPU;
+}
+
+static struct zo_cli_place place_of(const struct zo_setup *setup,
+                                    const struct zo_trainer *trainer)
+{
+    const struct zo_machine *machine = &setup->devices.machine;
+    const struct zo_run_config *config = &setup->config;
+    const struct zo_build *build = zo_trainer_build(trainer);
+
+    return (struct zo_cli_place){
+        .build = build,
+        .place = zo_trainer_place(trainer),
+        .limits = zo_place_limits(config, machine->device_count,
+                                  !build->options.evaluates_only),
+        .is_asked = names_host(&config->zero.optimizer) ||
+                    names_host(&config->zero.param),
+        .fills = config->fill,
+        .device = machine->device_ops->info(machine->devices[0])->name,
+        .own_bytes = zo_trainer_own_bytes(trainer, 0),
+        .budget_bytes = setup->gpu_memory_bytes,
+    };
+}
+
+/* What others can no longer use, and what they can. */
+static void print_host_rest(FILE *file, const struct zo_setup *setup,
+                            const struct zo_trainer *trainer)
+{
+    const struct zo_machine *machine = &setup->devices.machine;
+    const struct zo_program *program = &zo_trainer_build(trainer)->program;
+    const uint64_t locked = program->arena_bytes[ZO_TIER_CPU][0];
+    uint64_t taken = locked + program->arena_bytes[ZO_TIER_PAGEABLE][0];
+    char text[32];
+
+    for (int d = 0;
+         machine->device_ops == &zo_device_host && d < machine->device_count;
+         d++) {
+        taken += program->arena_bytes[ZO_TIER_GPU][d];
+    }
+    (void)fprintf(file, "  %s of host memory are page-locked while it runs",
+                  zo_text_gib(text, sizeof(text), locked));
+    if (setup->host_room_bytes != ZO_SYSTEM_NO_LIMIT) {
+        (void)fprintf(file, "; of what is free now, %s stay for others",
+                      zo_text_gib(text, sizeof(text),
+                                  setup->host_room_bytes > taken
+                                      ? setup->host_room_bytes - taken
+                                      : 0));
+    }
+    (void)fputc('\n', file);
+}
+
+/* Of host memory there are two arenas, and one budget. */
+static void print_host(FILE *file, const struct zo_setup *setup,
+                       const struct zo_trainer *trainer)
+{
+    const struct zo_build *build = zo_trainer_build(trainer);
+    const struct own none = {0, 0};
+    struct zo_plan_arena arena;
+
+    zo_plan_arena(&build->program, ZO_TIER_CPU, 0, &arena);
+    print_arena(file, "host memory, page-locked", &arena, &none,
+                setup->host_memory_bytes);
+    zo_plan_arena(&build->program, ZO_TIER_PAGEABLE, 0, &arena);
+    if (arena.total_bytes > 0) {
+        print_arena(file, "host memory, pageable", &arena, &none, 0);
+    }
+    print_host_rest(file, setup, trainer);
+}
+
 void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer)
 {
     const struct zo_build *build = zo_trainer_build(trainer);
     const struct zo_machine *machine = &setup->devices.machine;
-    const struct own none = {0, 0};
+    const struct zo_cli_place place = place_of(setup, trainer);
     struct zo_plan_arena arena;
     struct own own;
 
@@ -94,15 +167,15 @@ void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
                   machine->device_count == 1 ? "" : "s", build->options.micros,
                   build->options.micros == 1 ? "" : "es", setup->bounds.tokens,
                   kept_text(build->options.placement.keep));
+    zo_cli_print_place(file, &place);
+    zo_cli_print_rings(file, &place);
     for (int d = 0; d < machine->device_count; d++) {
         zo_plan_arena(&build->program, ZO_TIER_GPU, d, &arena);
         own = own_of(trainer, d);
         print_arena(file, machine->device_ops->info(machine->devices[d])->name,
                     &arena, &own, setup->gpu_memory_bytes);
     }
-    zo_plan_arena(&build->program, ZO_TIER_CPU, 0, &arena);
-    print_arena(file, "host memory, pinned", &arena, &none,
-                setup->host_memory_bytes);
+    print_host(file, setup, trainer);
 }
 
 static void write_arena(struct zo_jsonl *json, const char *name,
@@ -139,6 +212,7 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
 {
     const struct zo_build *build = zo_trainer_build(trainer);
     const struct zo_machine *machine = &setup->devices.machine;
+    const struct zo_cli_place place = place_of(setup, trainer);
     const struct own none = {0, 0};
     struct zo_plan_arena arena;
     struct zo_jsonl json;
@@ -153,6 +227,7 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
     zo_jsonl_int(&json, "micro_batches", build->options.micros);
     zo_jsonl_int(&json, "micro_batch_tokens", setup->bounds.tokens);
     zo_jsonl_text(&json, "recompute", kept_text(build->options.placement.keep));
+    zo_cli_write_place(&json, "placement", &place);
     zo_jsonl_array_begin(&json, "devices");
     for (int d = 0; d < machine->device_count; d++) {
         zo_plan_arena(&build->program, ZO_TIER_GPU, d, &arena);
@@ -164,6 +239,8 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
     zo_jsonl_array_begin(&json, "host");
     zo_plan_arena(&build->program, ZO_TIER_CPU, 0, &arena);
     write_arena(&json, "pinned", &arena, &none, setup->host_memory_bytes);
+    zo_plan_arena(&build->program, ZO_TIER_PAGEABLE, 0, &arena);
+    write_arena(&json, "pageable", &arena, &none, setup->host_memory_bytes);
     zo_jsonl_array_end(&json);
     if (time != NULL) {
         zo_cli_write_time(&json, "time", time);

@@ -21,6 +21,7 @@ enum zo_status zo_cli_time(const struct zo_setup *setup,
         .program = &build->program,
         .profile = &time.profile,
         .type = build->options.type,
+        .cpu_workers = zo_trainer_cpu_workers(trainer),
     };
     bool found = false;
 
@@ -51,6 +52,13 @@ static void print_source(FILE *file, const struct zo_cli_time *time)
                       time->profile.name);
     } else {
         (void)fprintf(file, "by rates measured on %s", time->profile.name);
+    }
+    if (time->profile.paced > 0.0) {
+        (void)fprintf(file, ", copies held up to %.3g GB/s",
+                      time->profile.paced * 1e-9);
+    }
+    if (time->profile.simd != ZO_SIMD_BEST) {
+        (void)fprintf(file, ", AdamW by %s", zo_simd_name(time->profile.simd));
     }
     if (time->result.is_rough) {
         (void)fputs("; rough, since kernels and updates share the cores", file);

@@ -11,6 +11,7 @@
 #include "src/base/system.h"
 #include "src/cli/inputs.h"
 #include "src/cli/print_time.h"
+#include "src/train/place_config.h"
 
 #define PLAN_ROW_TOKENS    512 /* of plan, when nothing says how long */
 #define BENCH_STEPS        13  /* of bench step, the first 3 to warm up */
@@ -52,6 +53,7 @@ static enum zo_status set_budgets(struct zo_setup *setup)
 
     zo_system_read("", &system);
     host = zo_system_room(&system);
+    setup->host_room_bytes = host;
     setup->gpu_memory_bytes = options->gpu_memory_bytes;
     setup->host_memory_bytes = options->host_memory_bytes;
     if (setup->host_memory_bytes == 0 && host != ZO_SYSTEM_NO_LIMIT) {
@@ -82,6 +84,7 @@ devices_options(const struct zo_options *options)
         .count = options->device_count > 0 ? options->device_count
                                            : (int)options->num_devices,
         .threads = (int)options->threads,
+        .copy_bytes_per_second = options->copy_bytes_per_second,
     };
 }
 
@@ -111,7 +114,6 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
         {ZO_OPTION_NVME, "does not spill to NVMe"},
         {ZO_OPTION_WRITE, "writes no DeepSpeed JSON"},
     };
-    const struct zo_run_zero *zero = &setup->config.zero;
     size_t count = 0;
     const struct zo_option *table = zo_cli_options(&count);
 
@@ -121,21 +123,19 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
                            table[missing[i].id].name, missing[i].why);
         }
     }
-    if (zero->optimizer.limit == ZO_HOME_NVME ||
-        zero->param.limit == ZO_HOME_NVME) {
-        const bool is_optimizer = zero->optimizer.limit == ZO_HOME_NVME;
-        const char *section =
-            is_optimizer ? "offload_optimizer" : "offload_param";
+    return zo_place_check(&setup->config, setup->devices.machine.device_count);
+}
 
-        return ZO_FAIL(ZO_E_NOSUPPORT,
-                       "%s: zero_optimization.%s: this version keeps every "
-                       "state on the device; --set "
-                       "zero_optimization.%s.device=none trains without it",
-                       setup->options->config != NULL ? setup->options->config
-                                                      : "--set",
-                       section, section);
-    }
-    return ZO_OK;
+static enum zo_status check_simd(const struct zo_setup *setup)
+{
+    const enum zo_simd simd = (enum zo_simd)setup->options->simd;
+
+    return zo_simd_usable(simd)
+               ? ZO_OK
+               : ZO_FAIL(ZO_E_NOSUPPORT,
+                         "--simd %s: this processor does not run it; the best "
+                         "that it runs is %s",
+                         zo_simd_name(simd), zo_simd_name(zo_simd_best()));
 }
 
 /* Wishes of the JSON that this version does not follow. */
@@ -154,12 +154,10 @@ static enum zo_status note_wishes(const struct zo_setup *setup,
                            "data_types.grad_accum_dtype: gradients are summed "
                            "in fp32"));
     }
-    if (config->activations.cpu_checkpointing) {
-        ZO_TRY(zo_note_add(notes, ZO_NOTE_WARN,
-                           "activation_checkpointing.cpu_checkpointing: this "
-                           "version keeps activations on the device"));
-    }
-    return ZO_OK;
+    return setup->options->command == ZO_COMMAND_EVAL
+               ? ZO_OK
+               : zo_place_notes(config, setup->devices.machine.device_count,
+                                notes);
 }
 
 static enum zo_status note_saving(const struct zo_setup *setup,
@@ -178,22 +176,27 @@ static enum zo_status note_saving(const struct zo_setup *setup,
                        "at the end, or when a signal stops it");
 }
 
-static enum zo_status note_what_is_the_same(const struct zo_setup *setup,
-                                            struct zo_notes *notes)
+static enum zo_status note_stage(const struct zo_setup *setup,
+                                 struct zo_notes *notes)
 {
     const int stage = setup->config.zero.stage;
 
     if (stage == 0) {
         return ZO_OK;
     }
-    return zo_note_add(
-        notes, ZO_NOTE_INFO,
-        setup->devices.machine.device_count == 1
-            ? "ZeRO stage %d on one device is stage 0: there is nobody to "
-              "share with"
-            : "ZeRO stage %d: this version keeps a whole copy on every "
-              "device, as stage 0 does; the results are the same",
-        stage);
+    if (setup->devices.machine.device_count > 1) {
+        return zo_note_add(notes, ZO_NOTE_INFO,
+                           "ZeRO stage %d: this version keeps a whole copy on "
+                           "every device, as stage 0 does; the results are "
+                           "the same",
+                           stage);
+    }
+    return zo_note_add(notes, ZO_NOTE_INFO,
+                       "ZeRO stage %d on one device: there is nobody to share "
+                       "with; the stage lets %s live on the host",
+                       stage,
+                       stage == 3 ? "weights, masters and moments"
+                                  : "masters and moments, but not weights,");
 }
 
 /* ---- rows ---------------------------------------------------------------- */
@@ -398,7 +401,8 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(zo_cli_model_folder(options, &setup->model_folder));
     ZO_TRY(open_config(setup, notes));
     ZO_TRY(refuse_what_is_missing(setup));
-    ZO_TRY(note_what_is_the_same(setup, notes));
+    ZO_TRY(check_simd(setup));
+    ZO_TRY(note_stage(setup, notes));
     ZO_TRY(note_saving(setup, notes));
     ZO_TRY(note_wishes(setup, notes));
     ZO_TRY(open_rows(setup, notes));
@@ -430,9 +434,9 @@ static int64_t eval_interval(const struct zo_setup *setup)
 }
 
 /*
- * Rates to choose a placement by: named or cached ones; else those of the
- * shipped machine whose name the device bears, else of the first, which is
- * the most modest.
+ * Rates to choose a placement by: named or cached ones, which plan makes; else
+ * those of the shipped machine whose name the device bears, else of the first,
+ * which is the most modest.
  */
 static enum zo_status find_profile(const struct zo_setup *setup,
                                    struct zo_profile *profile)
@@ -440,9 +444,15 @@ static enum zo_status find_profile(const struct zo_setup *setup,
     const struct zo_machine *machine = &setup->devices.machine;
     const char *device =
         machine->device_ops->info(machine->devices[0])->description;
+    const bool measures = setup->options->command == ZO_COMMAND_PLAN;
     bool found = false;
+    const enum zo_status status =
+        zo_cli_profile(setup, measures, profile, &found);
 
-    ZO_TRY(zo_cli_profile(setup, false, profile, &found));
+    if (status == ZO_E_USAGE || status == ZO_E_NOMEM) {
+        return status;
+    }
+    found = found && status == ZO_OK;
     if (!found) {
         *profile = *zo_profile_shipped(0);
     }
@@ -455,12 +465,13 @@ static enum zo_status find_profile(const struct zo_setup *setup,
     return ZO_OK;
 }
 
-enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
-                                struct zo_trainer **trainer_out)
+static struct zo_trainer_options
+trainer_options(const struct zo_setup *setup, bool times_ops,
+                const struct zo_profile *profile)
 {
-    struct zo_profile profile;
-    const struct zo_trainer_options options = {
-        .profile = &profile,
+    return (struct zo_trainer_options){
+        .profile = profile,
+        .simd = (enum zo_simd)setup->options->simd,
         .avoids_locking = setup->avoids_locking,
         .is_serial = times_ops,
         .times_ops = times_ops,
@@ -480,7 +491,33 @@ enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
         .gpu_memory_bytes = setup->gpu_memory_bytes,
         .host_memory_bytes = setup->host_memory_bytes,
     };
+}
+
+enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
+                                struct zo_trainer **trainer_out)
+{
+    struct zo_profile profile;
+    struct zo_trainer_options options;
 
     ZO_TRY(find_profile(setup, &profile));
+    options = trainer_options(setup, times_ops, &profile);
     return zo_trainer_open(&options, trainer_out);
+}
+
+enum zo_status zo_setup_fits(const struct zo_setup *setup,
+                             const struct zo_run_config *config, bool *fits_out)
+{
+    struct zo_trainer_options options = trainer_options(setup, false, NULL);
+
+    options.config = config;
+    return zo_trainer_fits(&options, fits_out);
+}
+
+enum zo_status zo_setup_largest_accumulation(const struct zo_setup *setup,
+                                             int64_t *micros_out)
+{
+    const struct zo_trainer_options options =
+        trainer_options(setup, false, NULL);
+
+    return zo_trainer_largest_accumulation(&options, micros_out);
 }

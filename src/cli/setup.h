@@ -30,7 +30,8 @@ struct zo_setup {
     int64_t positions_max;
     int64_t steps_per_epoch, total_steps;
     uint64_t gpu_memory_bytes, host_memory_bytes; /* budgets */
-    bool avoids_locking;    /* the system has refused to lock memory */
+    uint64_t host_room_bytes; /* free there; ZO_SYSTEM_NO_LIMIT: unknown */
+    bool avoids_locking;      /* the system has refused to lock memory */
     struct zo_trace *trace; /* borrowed by the trainer; set by train; or NULL */
 };
 
@@ -45,11 +46,20 @@ enum zo_status zo_setup_open(const struct zo_options *options,
 void zo_setup_close(struct zo_setup *setup); /* NULL is allowed */
 
 /*
- * The trainer that fits; as zo_trainer_open().  times_ops: one that runs each
+ * The trainer that fits; as zo_trainer_open().  plan measures the rates that
+ * states are placed by when they are not cached.  times_ops: one that runs each
  * operation alone and takes its time.
  */
 enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
                                 struct zo_trainer **trainer_out) ZO_MUST_CHECK;
+
+/* Whether some placement of another configuration would fit; and how many
+ * micro batches a step would, as zo_trainer_largest_accumulation(). */
+enum zo_status zo_setup_fits(const struct zo_setup *setup,
+                             const struct zo_run_config *config,
+                             bool *fits_out) ZO_MUST_CHECK;
+enum zo_status zo_setup_largest_accumulation(const struct zo_setup *setup,
+                                             int64_t *micros_out) ZO_MUST_CHECK;
 
 /* The plan as a table for people, or with `json` as one JSON object. */
 void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,

@@ -36,6 +36,13 @@ struct zo_device_options {
     /* Host, for tests: each command waits a random 0..delay_us_max first. */
     uint64_t delay_seed;
     uint32_t delay_us_max;
+    /*
+     * For tests and benches, to stand in for a slower bus; 0: as fast as it
+     * goes.  A copy between the host and the device occupies its stream for
+     * at least its bytes at this rate; streams do not wait for each other.
+     * Copies inside a device, and on cuda between devices, are not held up.
+     */
+    uint64_t copy_bytes_per_second;
 };
 
 /* Facts that never change after open. */

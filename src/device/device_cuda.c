@@ -19,6 +19,7 @@
 #include "src/base/text.h"
 #include "src/device/driver_cuda.h"
 #include "src/device/nvml_cuda.h"
+#include "src/device/pace_cuda.h"
 #include "src/device/stream_cuda.h"
 
 #define ALIGN_BYTES    256     /* what cudaMalloc promises */
@@ -33,7 +34,8 @@
 
 struct zo_device {
     struct zo_device_info info;
-    struct zo_pool *pool; /* borrowed; may be NULL */
+    struct zo_pool *pool;           /* borrowed; may be NULL */
+    uint64_t copy_bytes_per_second; /* 0: copies are not paced */
     uint64_t allocated_bytes[ZO_MEM_KINDS];
     int index;
     char name[NAME_BYTES];
@@ -48,6 +50,7 @@ struct zo_device {
 struct zo_stream {
     struct zo_device *device; /* borrowed */
     cudaStream_t native;
+    struct zo_pace pace; /* closed, unless copies are paced */
     char name[NAME_BYTES];
 };
 
@@ -256,7 +259,10 @@ static enum zo_status cuda_open(int index,
     }
     ZO_TRY(zo_alloc(1, sizeof(*device), "a device record", &device));
     device->index = index;
-    device->pool = options != NULL ? options->pool : NULL;
+    if (options != NULL) {
+        device->pool = options->pool;
+        device->copy_bytes_per_second = options->copy_bytes_per_second;
+    }
     (void)snprintf(device->name, sizeof(device->name), "cuda:%d", index);
     status = start_measured(device, count);
     if (status != ZO_OK) {
@@ -456,12 +462,26 @@ static uint64_t cuda_mem_allocated(const struct zo_device *device,
     return device->allocated_bytes[kind];
 }
 
+static void cuda_stream_close(struct zo_stream *stream)
+{
+    if (stream == NULL) {
+        return;
+    }
+    (void)cudaSetDevice(stream->device->index);
+    (void)cudaStreamSynchronize(stream->native);
+    zo_pace_close(&stream->pace);
+    (void)cudaStreamDestroy(stream->native);
+    (void)cudaGetLastError();
+    zo_free(stream);
+}
+
 static enum zo_status cuda_stream_open(struct zo_device *device,
                                        const char *name,
                                        struct zo_stream **stream_out)
 {
     struct zo_stream *stream = NULL;
     cudaStream_t native = NULL;
+    enum zo_status status = ZO_OK;
 
     ZO_TRY(use_device(device));
     ZO_TRY(zo_alloc(1, sizeof(*stream), "a stream record", &stream));
@@ -475,20 +495,15 @@ static enum zo_status cuda_stream_open(struct zo_device *device,
         CUDA_TRY(device->name, "opening a stream", error);
     }
     stream->native = native;
+    if (device->copy_bytes_per_second > 0) {
+        status = zo_pace_open(native, &stream->pace);
+    }
+    if (status != ZO_OK) {
+        cuda_stream_close(stream);
+        return status;
+    }
     *stream_out = stream;
     return ZO_OK;
-}
-
-static void cuda_stream_close(struct zo_stream *stream)
-{
-    if (stream == NULL) {
-        return;
-    }
-    (void)cudaSetDevice(stream->device->index);
-    (void)cudaStreamSynchronize(stream->native);
-    (void)cudaStreamDestroy(stream->native);
-    (void)cudaGetLastError();
-    zo_free(stream);
 }
 
 static enum zo_status cuda_stream_sync(struct zo_stream *stream)
@@ -501,12 +516,17 @@ static enum zo_status cuda_stream_sync(struct zo_stream *stream)
 static enum zo_status cuda_copy(struct zo_stream *stream, void *target,
                                 const void *source, size_t size_bytes)
 {
+    const uint64_t rate = stream->device->copy_bytes_per_second;
+    const bool is_paced = rate > 0 && zo_pace_crosses(target, source);
     cudaError_t error;
 
     if (size_bytes == 0) {
         return ZO_OK;
     }
     ZO_TRY(use_device(stream->device));
+    if (is_paced) {
+        ZO_TRY(zo_pace_begin(&stream->pace));
+    }
     error = cudaMemcpyAsync(target, source, size_bytes, cudaMemcpyDefault,
                             stream->native);
     if (error != cudaSuccess) {
@@ -516,7 +536,10 @@ static enum zo_status cuda_copy(struct zo_stream *stream, void *target,
                               stream->device->name, size_bytes, stream->name,
                               cudaGetErrorString(error));
     }
-    return ZO_OK;
+    return is_paced ? zo_pace_end(
+                          &stream->pace,
+                          (uint64_t)(1e9 * (double)size_bytes / (double)rate))
+                    : ZO_OK;
 }
 
 static enum zo_status cuda_fill(struct zo_stream *stream, void *target,

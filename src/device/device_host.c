@@ -31,6 +31,7 @@
 #include "src/base/clock.h"
 #include "src/base/memory.h"
 #include "src/base/thread.h"
+#include "src/device/ranges.h"
 #include "src/device/stream_host.h"
 
 #define DEVICES_MAX    64
@@ -58,6 +59,7 @@ struct command {
     const void *source;
     size_t size_bytes;
     int byte;
+    int64_t least_ns; /* of a copy: what it takes at least */
     struct point point;
     struct zo_event *timed; /* of a mark: takes the time; or NULL */
     zo_host_fn fn;
@@ -103,6 +105,7 @@ struct zo_device {
     pthread_mutex_t lock;
     struct zo_stream *streams; /* all records, also closed */
     uint64_t streams_opened;   /* seeds their delays */
+    struct zo_ranges ranges;   /* device memory, where copies are paced */
     atomic_uint_least64_t allocated_bytes[ZO_MEM_KINDS];
 };
 
@@ -154,19 +157,37 @@ static uint64_t random_next(uint64_t *state)
     return value ^ (value >> 31);
 }
 
+static void sleep_ns(int64_t ns)
+{
+    const struct timespec pause = {.tv_sec = (time_t)(ns / 1000000000),
+                                   .tv_nsec = (long)(ns % 1000000000)};
+
+    (void)nanosleep(&pause, NULL);
+}
+
 static void delay(struct zo_stream *stream)
 {
     const uint32_t delay_us_max = stream->device->options.delay_us_max;
-    struct timespec pause = {0};
     uint64_t delay_us;
 
     if (delay_us_max == 0) {
         return;
     }
     delay_us = random_next(&stream->random) % ((uint64_t)delay_us_max + 1);
-    pause.tv_sec = (time_t)(delay_us / 1000000);
-    pause.tv_nsec = (long)(delay_us % 1000000) * 1000;
-    (void)nanosleep(&pause, NULL);
+    sleep_ns((int64_t)delay_us * 1000);
+}
+
+/* Copies, and sleeps for what is left of the least time. */
+static void copy_paced(const struct command *command)
+{
+    const int64_t end_ns =
+        command->least_ns > 0 ? zo_clock_ns() + command->least_ns : 0;
+    int64_t left_ns;
+
+    memcpy(command->target, command->source, command->size_bytes);
+    while (end_ns > 0 && (left_ns = end_ns - zo_clock_ns()) > 0) {
+        sleep_ns(left_ns); /* a signal may end it early */
+    }
 }
 
 /* Blocks until the point is passed.  False, and the failure in *err_out,
@@ -197,7 +218,7 @@ static bool run_command(struct zo_stream *stream, const struct command *command,
     delay(stream);
     switch (command->kind) {
     case COMMAND_COPY:
-        memcpy(command->target, command->source, command->size_bytes);
+        copy_paced(command);
         return true;
     case COMMAND_FILL:
         memset(command->target, command->byte, command->size_bytes);
@@ -415,16 +436,32 @@ static enum zo_status host_stream_sync(struct zo_stream *stream)
     return status;
 }
 
+/* What a copy takes at least: paced are those with one end on the device.  A
+ * sibling's memory counts as the host's.  The lock is held. */
+static int64_t least_ns_of(const struct zo_device *device,
+                           const struct command *copy)
+{
+    const uint64_t rate = device->options.copy_bytes_per_second;
+
+    return rate > 0 && zo_ranges_has(&device->ranges, copy->target) !=
+                           zo_ranges_has(&device->ranges, copy->source)
+               ? (int64_t)(1e9 * (double)copy->size_bytes / (double)rate)
+               : 0;
+}
+
 static enum zo_status host_copy(struct zo_stream *stream, void *target,
                                 const void *source, size_t size_bytes)
 {
-    const struct command command = {.kind = COMMAND_COPY,
-                                    .target = target,
-                                    .source = source,
-                                    .size_bytes = size_bytes};
+    struct command command = {.kind = COMMAND_COPY,
+                              .target = target,
+                              .source = source,
+                              .size_bytes = size_bytes};
 
     if (size_bytes > 0) {
-        submit(stream, &command);
+        device_lock(stream->device);
+        command.least_ns = least_ns_of(stream->device, &command);
+        (void)submit_locked(stream, &command);
+        device_unlock(stream->device);
     }
     return ZO_OK;
 }
@@ -576,6 +613,21 @@ static enum zo_status host_mem_free_bytes(struct zo_device *device,
     return ZO_OK;
 }
 
+/* Only copies that are paced ask what is the device's. */
+static enum zo_status track(struct zo_device *device, enum zo_mem_kind kind,
+                            const void *memory, size_t size_bytes)
+{
+    enum zo_status status;
+
+    if (kind != ZO_MEM_DEVICE || device->options.copy_bytes_per_second == 0) {
+        return ZO_OK;
+    }
+    device_lock(device);
+    status = zo_ranges_add(&device->ranges, memory, size_bytes);
+    device_unlock(device);
+    return status;
+}
+
 static enum zo_status host_mem_alloc(struct zo_device *device,
                                      enum zo_mem_kind kind, const char *name,
                                      size_t size_bytes, void **memory_out)
@@ -585,6 +637,10 @@ static enum zo_status host_mem_alloc(struct zo_device *device,
     if (zo_pages_alloc(size_bytes, name, &memory) != ZO_OK) {
         return ZO_FAIL(kind == ZO_MEM_DEVICE ? ZO_E_DEVMEM : ZO_E_NOMEM,
                        "%s: %s", device->name, zo_err_last()->text);
+    }
+    if (track(device, kind, memory, size_bytes) != ZO_OK) {
+        zo_pages_free(memory, size_bytes);
+        return ZO_E_NOMEM;
     }
     atomic_fetch_add(&device->allocated_bytes[kind], size_bytes);
     *memory_out = memory;
@@ -599,6 +655,9 @@ static void host_mem_free(struct zo_device *device, enum zo_mem_kind kind,
     if (memory == NULL) {
         return;
     }
+    device_lock(device);
+    zo_ranges_remove(&device->ranges, memory);
+    device_unlock(device);
     zo_pages_free(memory, size_bytes);
     before = atomic_fetch_sub(&device->allocated_bytes[kind], size_bytes);
     ZO_ASSERT(before >= size_bytes);

@@ -2,6 +2,8 @@
 libzo_a_SOURCES += \
 	src/device/device.h \
 	src/device/device_host.c \
+	src/device/ranges.c \
+	src/device/ranges.h \
 	src/device/stream_cuda.h \
 	src/device/stream_host.h \
 	src/device/targets.c \
@@ -9,6 +11,7 @@ libzo_a_SOURCES += \
 
 check_PROGRAMS += \
 	tests/test_device_host \
+	tests/test_pace \
 	tests/test_targets
 
 if HAVE_CUDA
@@ -17,6 +20,8 @@ libzo_a_SOURCES += \
 	src/device/driver_cuda.h \
 	src/device/nvml_cuda.c \
 	src/device/nvml_cuda.h
+cuda_headers += src/device/pace_cuda.h
+cuda_sources += src/device/pace_cuda.cu
 else
 libzo_a_SOURCES += src/device/device_cuda_stub.c
 endif

@@ -2,6 +2,8 @@
 
 #include "src/comm/comm.h"
 
+#define CPU_WORKERS_MAX 256 /* memory is shared by fewer */
+
 struct backend {
     const struct zo_device_ops *device_ops;
     const struct zo_kernel_ops *kernel_ops;
@@ -79,6 +81,7 @@ static enum zo_status open_machine(struct zo_devices *devices,
         .pool = devices->pool,
         .delay_seed = options->delay_seed,
         .delay_us_max = options->delay_us_max,
+        .copy_bytes_per_second = options->copy_bytes_per_second,
     };
     const struct zo_kernels_options kernel_options = {.pool = devices->pool};
 
@@ -109,6 +112,7 @@ enum zo_status zo_devices_open(const struct zo_devices_options *options,
 
     ZO_TRY(choose(options, &backend, &there));
     ZO_TRY(zo_devices_count(options, &count));
+    devices.copy_bytes_per_second = options->copy_bytes_per_second;
     devices.threads = options->threads > 0 ? options->threads : zo_cpu_count();
     ZO_TRY(zo_pool_open(devices.threads - 1, &devices.pool));
     ZO_TRY_GOTO(close_devices, open_machine(&devices, backend, options, count));
@@ -118,6 +122,15 @@ enum zo_status zo_devices_open(const struct zo_devices_options *options,
 close_devices:
     zo_devices_close(&devices);
     return status;
+}
+
+int zo_devices_cpu_workers(const struct zo_devices *devices)
+{
+    const int workers = zo_pool_width(devices->pool) - 1;
+
+    return workers < 1                 ? 1
+           : workers < CPU_WORKERS_MAX ? workers
+                                       : CPU_WORKERS_MAX;
 }
 
 void zo_devices_close(struct zo_devices *devices)

@@ -19,13 +19,18 @@ struct zo_devices_options {
     int threads;             /* 0: one a core this process may use */
     uint64_t delay_seed;     /* host, for tests: random delays */
     uint32_t delay_us_max;
+    uint64_t copy_bytes_per_second; /* as in zo_device_options */
 };
 
 struct zo_devices {
     struct zo_pool *pool;      /* owned */
     struct zo_machine machine; /* devices, kernels and comm: owned */
     int threads;
+    uint64_t copy_bytes_per_second; /* that copies are held up to; 0: not */
 };
+
+/* Threads that update on the host: all of the pool's but one, which issues. */
+int zo_devices_cpu_workers(const struct zo_devices *devices);
 
 /*
  *   ZO_E_USAGE       a device is named twice or does not exist

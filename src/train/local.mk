@@ -35,6 +35,7 @@ check_PROGRAMS += \
 	tests/test_lr_schedule \
 	tests/test_metrics \
 	tests/test_attention_rate \
+	tests/test_place_config \
 	tests/test_profile_file \
 	tests/test_profile_measure \
 	tests/test_progress \
@@ -42,6 +43,10 @@ check_PROGRAMS += \
 	tests/test_vectors_adamw \
 	tests/test_vectors_bits \
 	tests/test_vectors_half
+tests_test_place_config_SOURCES = \
+	tests/config_case.c \
+	tests/config_case.h \
+	tests/test_place_config.c
 vector_run = tests/vector_run.c tests/vector_run.h tests/model_fixtures.c \
 	tests/model_fixtures.h
 tests_test_vectors_SOURCES = tests/test_vectors.c $(vector_run)
@@ -54,6 +59,7 @@ tiny_run = tests/tiny_run.c tests/tiny_run.h tests/model_fixtures.c \
 	tests/model_fixtures.h
 check_PROGRAMS += \
 	tests/test_devices \
+	tests/test_moments \
 	tests/test_steady \
 	tests/test_trace \
 	tests/test_trainer \
@@ -64,6 +70,7 @@ check_PROGRAMS += \
 	tests/test_trainer_memory \
 	tests/test_trainer_numeric \
 	tests/test_weights
+tests_test_moments_SOURCES = tests/test_moments.c $(tiny_run)
 tests_test_steady_SOURCES = tests/test_steady.c $(tiny_run)
 tests_test_trace_SOURCES = tests/test_trace.c $(tiny_run)
 tests_test_trainer_SOURCES = tests/test_trainer.c $(tiny_run)

@@ -24,6 +24,8 @@ static const struct rate {
     size_t offset;
     double max;
 } rates[] = {
+    {"copies_paced_bytes_per_second", offsetof(struct zo_profile, paced),
+     RATE_MAX},
     {"attention_flops_per_second", offsetof(struct zo_profile, attention_flops),
      RATE_MAX},
     {"device_bytes_per_second", offsetof(struct zo_profile, device_bandwidth),
@@ -95,6 +97,7 @@ void zo_profile_write(struct zo_jsonl *json, const char *key,
     zo_jsonl_text(json, "backend", profile->is_host ? "host" : "cuda");
     zo_jsonl_text(json, "products", profile->products);
     zo_jsonl_int(json, "threads", profile->threads);
+    zo_jsonl_text(json, "simd", zo_simd_name(profile->simd));
     zo_jsonl_object_begin(json, "products_flops_per_second");
     for (int t = 0; t < ZO_PROFILE_TYPES; t++) {
         put_rate(json, zo_dtype_name((enum zo_dtype)t),
@@ -173,6 +176,21 @@ static enum zo_status get_choice(const struct zo_json_doc *doc,
                               text);
 }
 
+/* Absent: the best. */
+static enum zo_status get_simd(const struct zo_json_doc *doc,
+                               const struct zo_json *object,
+                               enum zo_simd *simd_out)
+{
+    const char *text = zo_simd_name(ZO_SIMD_BEST);
+
+    ZO_TRY(zo_json_get_string(doc, object, "simd", false, &text));
+    return zo_simd_parse(text, simd_out) == ZO_OK
+               ? ZO_OK
+               : zo_json_fail(doc, zo_json_get(object, "simd"),
+                              "want best, base, avx2 or avx512, found \"%s\"",
+                              text);
+}
+
 static enum zo_status parse_dram(const struct zo_json_doc *doc,
                                  const struct zo_json *object, const char *key,
                                  struct zo_dram *dram)
@@ -240,6 +258,7 @@ enum zo_status zo_profile_parse(const struct zo_json_doc *doc,
     ZO_TRY(zo_json_get_int(doc, object, "threads", true, 1, THREADS_MAX,
                            &threads));
     profile.threads = (int)threads;
+    ZO_TRY(get_simd(doc, object, &profile.simd));
     ZO_TRY(parse_rates(doc, object, &profile));
     *profile_out = profile;
     return ZO_OK;
@@ -298,8 +317,16 @@ static enum zo_status first_rates(const struct zo_json_doc *doc,
     return ZO_OK;
 }
 
-enum zo_status zo_profile_file_read(const char *path, const char *name,
-                                    bool is_host,
+static bool has_key(const struct zo_profile *profile,
+                    const struct zo_profile_key *key)
+{
+    return profile->paced == key->paced && profile->simd == key->simd &&
+           (key->name == NULL || (strcmp(profile->name, key->name) == 0 &&
+                                  profile->is_host == key->is_host));
+}
+
+enum zo_status zo_profile_file_read(const char *path,
+                                    const struct zo_profile_key *key,
                                     struct zo_profile *profile_out,
                                     bool *found_out)
 {
@@ -313,8 +340,7 @@ enum zo_status zo_profile_file_read(const char *path, const char *name,
     ZO_TRY_GOTO(close_doc, first_rates(doc, &at));
     for (; at != NULL && !found; at = zo_json_next(at)) {
         ZO_TRY_GOTO(close_doc, zo_profile_parse(doc, at, &profile));
-        found = name == NULL ||
-                (strcmp(profile.name, name) == 0 && profile.is_host == is_host);
+        found = has_key(&profile, key);
     }
     if (found) {
         *profile_out = profile;
@@ -456,6 +482,8 @@ static void copy_other_rates(const struct zo_json_doc *doc,
                              const struct zo_profile *profile,
                              struct zo_jsonl *json)
 {
+    const struct zo_profile_key key = {profile->name, profile->is_host,
+                                       profile->paced, profile->simd};
     const struct zo_json *at = NULL;
     struct zo_profile other;
 
@@ -464,8 +492,7 @@ static void copy_other_rates(const struct zo_json_doc *doc,
     }
     for (; at != NULL; at = zo_json_next(at)) {
         if (zo_profile_parse(doc, at, &other) == ZO_OK &&
-            (strcmp(other.name, profile->name) != 0 ||
-             other.is_host != profile->is_host)) {
+            !has_key(&other, &key)) {
             copy_value(json, NULL, at);
         }
     }

@@ -4,6 +4,7 @@
  *
  *   {"format":1,"kind":"machine", ... ,"rates":[{"name":"NVIDIA H200",
  *    "source":"measured","backend":"cuda","products":"...","threads":14,
+ *    "simd":"best","copies_paced_bytes_per_second":null,
  *    "products_flops_per_second":{"fp32":null,"bf16":7.1e14,"fp16":null},...}]}
  *
  * A rate that is not known is null or absent.
@@ -33,14 +34,22 @@ enum zo_status zo_profile_parse(const struct zo_json_doc *doc,
                                 const struct zo_json *object,
                                 struct zo_profile *profile_out) ZO_MUST_CHECK;
 
+/* Whose rates: each has a place of its own in a file. */
+struct zo_profile_key {
+    const char *name; /* borrowed; the device's; NULL: any, on any backend */
+    bool is_host;
+    double paced; /* as in the profile */
+    enum zo_simd simd;
+};
+
 /*
- * The rates of a file for a device of that name and backend; with `name` NULL
- * the first.  *found_out is false, and no failure, when there are none.
+ * The first rates of a file for that key.  *found_out is false, and no
+ * failure, when there are none.
  *
  *   ZO_E_USAGE   cannot be read, or is no machine profile
  */
-enum zo_status zo_profile_file_read(const char *path, const char *name,
-                                    bool is_host,
+enum zo_status zo_profile_file_read(const char *path,
+                                    const struct zo_profile_key *key,
                                     struct zo_profile *profile_out,
                                     bool *found_out) ZO_MUST_CHECK;
 
@@ -56,8 +65,8 @@ enum zo_status zo_profile_file_keep_rates(const char *path,
 enum zo_status zo_profile_make_folders(const char *path) ZO_MUST_CHECK;
 
 /*
- * Puts the rates in the place of those of the same name and backend in the
- * file, keeping the rest of it; makes the file and its folders if need be.
+ * Puts the rates in the place of those with the same key in the file, keeping
+ * the rest of it; makes the file and its folders if need be.
  *
  *   ZO_E_IO   it cannot be written
  */

@@ -9,29 +9,31 @@
 #include "src/base/memory.h"
 #include "src/train/rates.h"
 
-#define COPY_BYTES   ((size_t)64 << 20)
-#define COPIES_AHEAD 8 /* of a direction: more than a piece of AdamW takes */
-#define COPIES_LEAST 4 /* of each lane, however long they take */
-#define ELEMS_MAX    ((int64_t)512 << 20) /* of AdamW: past every cache */
-#define ELEMS_MIN    ((int64_t)64 << 10)
-#define PIECE_ELEMS  ((int64_t)4 << 20) /* between two looks at copies */
-#define ELEM_BYTES   14                 /* kept: weight, remainder, m, v, g */
-#define ELEM_TOUCHED 26                 /* read plus written */
-#define LEAST_NS     300000000          /* of a measurement */
-#define LAUNCHES     2000
-#define SLOWED       0.03 /* below it a rate has not changed */
+#define COPY_BYTES     ((size_t)64 << 20)
+#define COPY_BYTES_MIN ((size_t)4096)
+#define ALONE_SHARE    50  /* of a second: each copy is waited for */
+#define BESIDE_SHARE   200 /* only whole copies are counted */
+#define COPIES_AHEAD   8 /* of a direction: more than a piece of AdamW takes */
+#define COPIES_LEAST   4 /* of each lane, however long they take */
+#define ELEMS_MAX      ((int64_t)512 << 20) /* of AdamW: past every cache */
+#define ELEMS_MIN      ((int64_t)64 << 10)
+#define TILE_ELEMS     ((int64_t)64 << 10) /* that a worker takes at a time */
+#define WORKER_TILES   32        /* of a worker between two looks at copies */
+#define ELEM_BYTES     14        /* kept: weight, remainder, m, v, g */
+#define ELEM_TOUCHED   26        /* read plus written */
+#define LEAST_NS       300000000 /* of a measurement */
+#define LAUNCHES       2000
+#define SLOWED         0.03 /* below it a rate has not changed */
 
 /* ---- AdamW on the host ----------------------------------------------------
  */
 
 struct adamw {
-    struct zo_pool *own_pool; /* owned; NULL: borrowed */
-    struct zo_device *device;
-    struct zo_kernels *kernels;
-    struct zo_stream *stream;
-    char *memory; /* owned */
+    struct zo_pool *pool; /* owned; as wide as a run has workers */
+    char *memory;         /* owned */
     int64_t elems, at;
-    uint32_t bad;
+    int workers;
+    enum zo_simd simd;
 };
 
 struct touch {
@@ -51,77 +53,81 @@ static void touch_piece(void *work, int64_t index)
 
 static void adamw_close(struct adamw *adamw)
 {
-    zo_device_host.stream_close(adamw->stream);
-    zo_kernels_host.close(adamw->kernels);
-    zo_device_host.close(adamw->device);
-    zo_pool_close(adamw->own_pool);
+    zo_pool_close(adamw->pool);
     zo_pages_free(adamw->memory, (size_t)adamw->elems * ELEM_BYTES);
 }
 
-/* On the pool's threads, or with NULL on one. */
-static enum zo_status adamw_open(struct adamw *adamw, struct zo_pool *pool,
-                                 int64_t elems)
+/* elems, workers and simd are set.  `toucher` hands the memory out. */
+static enum zo_status adamw_open(struct adamw *adamw, struct zo_pool *toucher)
 {
-    struct touch touch = {.bytes = (size_t)elems * ELEM_BYTES,
+    struct touch touch = {.bytes = (size_t)adamw->elems * ELEM_BYTES,
                           .piece_bytes = (size_t)2 << 20};
-    struct zo_device_options device = {.pool = pool};
-    struct zo_kernels_options kernels = {.pool = pool};
 
-    *adamw = (struct adamw){.elems = elems};
     ZO_TRY(zo_pages_alloc(touch.bytes, "AdamW to time", &adamw->memory));
     touch.memory = adamw->memory;
-    if (pool == NULL) {
-        ZO_TRY(zo_pool_open(0, &adamw->own_pool));
-        device.pool = kernels.pool = adamw->own_pool;
-    }
-    zo_pool_run(device.pool, touch_piece, &touch,
+    zo_pool_run(toucher, touch_piece, &touch,
                 zo_div_ceil((int64_t)touch.bytes, (int64_t)touch.piece_bytes));
-    ZO_TRY(zo_device_host.open(0, &device, &adamw->device));
-    ZO_TRY(zo_kernels_host.open(adamw->device, &kernels, &adamw->kernels));
-    return zo_device_host.stream_open(adamw->device, "AdamW", &adamw->stream);
+    return zo_pool_open(adamw->workers - 1, &adamw->pool);
+}
+
+struct tiles {
+    struct zo_adamw_args args;
+    enum zo_simd simd;
+};
+
+static void update_tile(void *work, int64_t index)
+{
+    const struct tiles *tiles = work;
+    const int64_t first = index * TILE_ELEMS;
+
+    (void)zo_adamw_cpu(&tiles->args, first,
+                       zo_min_i64(TILE_ELEMS, tiles->args.count - first),
+                       tiles->simd);
 }
 
 /* The next piece; waits for it.  Arrays lie behind one another, widest first
  * so that all are aligned. */
-static enum zo_status adamw_piece(struct adamw *adamw, double *bytes_inout)
+static void adamw_piece(struct adamw *adamw, double *bytes_inout)
 {
     const int64_t n = adamw->elems, at = adamw->at;
-    const int64_t count = zo_min_i64(PIECE_ELEMS, n - at);
+    const int64_t count =
+        zo_min_i64(WORKER_TILES * TILE_ELEMS * adamw->workers, n - at);
     float *m = (float *)(void *)adamw->memory;
     uint16_t *halves = (uint16_t *)(void *)(m + 2 * n);
-    const struct zo_adamw_args args = {
-        .weight = halves + at,
-        .remainder = (int16_t *)halves + n + at,
-        .exp_avg = m + at,
-        .exp_avg_sq = m + n + at,
-        .grad = halves + 2 * n + at,
-        .bad = &adamw->bad,
-        .count = count,
-        .decay_count = count,
-        .scalars = {1.0F, 0.9F, 0.1F, 0.999F, 0.001F, 1.0F, 1e-8F, 1e-6F,
-                    1e-5F},
-        .type = ZO_BF16,
+    struct tiles tiles = {
+        .args =
+            {
+                .weight = halves + at,
+                .remainder = (int16_t *)halves + n + at,
+                .exp_avg = m + at,
+                .exp_avg_sq = m + n + at,
+                .grad = halves + 2 * n + at,
+                .count = count,
+                .decay_count = count,
+                .scalars = {1.0F, 0.9F, 0.1F, 0.999F, 0.001F, 1.0F, 1e-8F,
+                            1e-6F, 1e-5F},
+                .type = ZO_BF16,
+            },
+        .simd = adamw->simd,
     };
 
-    ZO_TRY(zo_kernels_host.adamw(adamw->kernels, adamw->stream, &args));
-    ZO_TRY(zo_device_host.stream_sync(adamw->stream));
+    zo_pool_run(adamw->pool, update_tile, &tiles,
+                zo_div_ceil(count, TILE_ELEMS));
     adamw->at = at + count < n ? at + count : 0;
     *bytes_inout += (double)count * ELEM_TOUCHED;
-    return ZO_OK;
 }
 
-static enum zo_status adamw_rate(struct adamw *adamw, double *rate_out)
+static double adamw_rate(struct adamw *adamw)
 {
     double bytes = 0.0, warm = 0.0;
     int64_t started_ns;
 
-    ZO_TRY(adamw_piece(adamw, &warm));
+    adamw_piece(adamw, &warm);
     started_ns = zo_clock_ns();
     do {
-        ZO_TRY(adamw_piece(adamw, &bytes));
+        adamw_piece(adamw, &bytes);
     } while (zo_clock_ns() - started_ns < LEAST_NS);
-    *rate_out = bytes / zo_clock_seconds(started_ns, zo_clock_ns());
-    return ZO_OK;
+    return bytes / zo_clock_seconds(started_ns, zo_clock_ns());
 }
 
 /* ---- copies under way -----------------------------------------------------
@@ -139,6 +145,7 @@ struct lane {
 
 struct traffic {
     const struct zo_device_ops *ops;
+    size_t copy_bytes;
     struct lane *lanes; /* owned */
     int count;
 };
@@ -154,21 +161,25 @@ static void traffic_close(struct traffic *traffic)
             ops->event_close(lane->events[e]);
         }
         ops->stream_close(lane->stream);
-        ops->mem_free(lane->device, ZO_MEM_DEVICE, lane->memory, COPY_BYTES);
-        ops->mem_free(lane->device, ZO_MEM_PINNED, lane->pinned, COPY_BYTES);
+        ops->mem_free(lane->device, ZO_MEM_DEVICE, lane->memory,
+                      traffic->copy_bytes);
+        ops->mem_free(lane->device, ZO_MEM_PINNED, lane->pinned,
+                      traffic->copy_bytes);
     }
     zo_free(traffic->lanes);
 }
 
-static enum zo_status open_lane(const struct zo_device_ops *ops,
+static enum zo_status open_lane(const struct traffic *traffic,
                                 struct lane *lane)
 {
+    const struct zo_device_ops *ops = traffic->ops;
+
     ZO_TRY(ops->stream_open(lane->device, "rates", &lane->stream));
     ZO_TRY(ops->mem_alloc(lane->device, ZO_MEM_DEVICE, "copies to time",
-                          COPY_BYTES, &lane->memory));
+                          traffic->copy_bytes, &lane->memory));
     ZO_TRY(ops->mem_alloc(lane->device, ZO_MEM_PINNED, "copies to time",
-                          COPY_BYTES, &lane->pinned));
-    memset(lane->pinned, 1, COPY_BYTES);
+                          traffic->copy_bytes, &lane->pinned));
+    memset(lane->pinned, 1, traffic->copy_bytes);
     for (int e = 0; e < COPIES_AHEAD; e++) {
         ZO_TRY(ops->event_open(lane->device, &lane->events[e]));
     }
@@ -176,9 +187,11 @@ static enum zo_status open_lane(const struct zo_device_ops *ops,
 }
 
 static enum zo_status traffic_open(struct traffic *traffic,
-                                   const struct zo_machine *machine)
+                                   const struct zo_machine *machine,
+                                   size_t copy_bytes)
 {
     *traffic = (struct traffic){.ops = machine->device_ops,
+                                .copy_bytes = copy_bytes,
                                 .count = 2 * machine->device_count};
     ZO_TRY(zo_alloc((size_t)traffic->count, sizeof(traffic->lanes[0]),
                     "copies to time", &traffic->lanes));
@@ -187,7 +200,7 @@ static enum zo_status traffic_open(struct traffic *traffic,
         traffic->lanes[i].is_h2d = i % 2 == 0;
     }
     for (int i = 0; i < traffic->count; i++) {
-        ZO_TRY(open_lane(traffic->ops, &traffic->lanes[i]));
+        ZO_TRY(open_lane(traffic, &traffic->lanes[i]));
     }
     return ZO_OK;
 }
@@ -200,9 +213,10 @@ static unsigned direction_of(const struct lane *lane)
 }
 
 /* Counts what is done and queues as much again. */
-static enum zo_status feed_lane(const struct zo_device_ops *ops,
+static enum zo_status feed_lane(const struct traffic *traffic,
                                 struct lane *lane)
 {
+    const struct zo_device_ops *ops = traffic->ops;
     bool is_done = true;
 
     while (lane->done < lane->queued && is_done) {
@@ -211,9 +225,9 @@ static enum zo_status feed_lane(const struct zo_device_ops *ops,
         lane->done += is_done;
     }
     while (lane->queued < lane->done + COPIES_AHEAD) {
-        ZO_TRY(
-            ops->copy(lane->stream, lane->is_h2d ? lane->memory : lane->pinned,
-                      lane->is_h2d ? lane->pinned : lane->memory, COPY_BYTES));
+        ZO_TRY(ops->copy(
+            lane->stream, lane->is_h2d ? lane->memory : lane->pinned,
+            lane->is_h2d ? lane->pinned : lane->memory, traffic->copy_bytes));
         ZO_TRY(ops->event_record(lane->stream,
                                  lane->events[lane->queued % COPIES_AHEAD]));
         lane->queued++;
@@ -228,7 +242,7 @@ static enum zo_status feed_all(struct traffic *traffic, unsigned directions)
         if ((direction_of(&traffic->lanes[i]) & directions) == 0) {
             continue;
         }
-        ZO_TRY(feed_lane(traffic->ops, &traffic->lanes[i]));
+        ZO_TRY(feed_lane(traffic, &traffic->lanes[i]));
     }
     return ZO_OK;
 }
@@ -264,7 +278,7 @@ static enum zo_status rate_together(struct traffic *traffic,
     ZO_TRY(feed_all(traffic, directions));
     do {
         if (adamw != NULL) {
-            ZO_TRY(adamw_piece(adamw, &sum.cpu));
+            adamw_piece(adamw, &sum.cpu);
         } else {
             (void)nanosleep(&poll, NULL); /* the host's streams need cores */
         }
@@ -276,7 +290,7 @@ static enum zo_status rate_together(struct traffic *traffic,
         struct lane *lane = &traffic->lanes[i];
 
         *(lane->is_h2d ? &sum.h2d : &sum.d2h) +=
-            (double)lane->done * (double)COPY_BYTES / seconds;
+            (double)lane->done * (double)traffic->copy_bytes / seconds;
         ZO_TRY(traffic->ops->stream_sync(lane->stream));
         lane->queued = lane->done = 0;
     }
@@ -311,6 +325,16 @@ static enum zo_status measure_dram(struct traffic *traffic, struct adamw *adamw,
     return ZO_OK;
 }
 
+/* Of a copy that at its pace takes a `share`th of a second, or less. */
+static size_t copy_bytes_of(const struct zo_devices *devices, uint64_t share)
+{
+    const uint64_t paced = devices->copy_bytes_per_second / share;
+
+    return devices->copy_bytes_per_second == 0 || paced > COPY_BYTES
+               ? COPY_BYTES
+               : (size_t)zo_round_up(paced > 0 ? paced : 1, COPY_BYTES_MIN);
+}
+
 /* ---- streams --------------------------------------------------------------
  */
 
@@ -340,23 +364,24 @@ static enum zo_status measure_launches(const struct zo_device_ops *ops,
 }
 
 /* Bytes copied a second from one device's memory to another's, or its own. */
-static enum zo_status rate_inside(const struct zo_device_ops *ops,
+static enum zo_status rate_inside(const struct traffic *traffic,
                                   const struct lane *from,
                                   const struct lane *to, double *rate_out)
 {
+    const struct zo_device_ops *ops = traffic->ops;
+    const size_t bytes = traffic->copy_bytes;
     int64_t started_ns, copies = 0;
 
-    ZO_TRY(ops->copy(from->stream, to->memory, from->memory, COPY_BYTES));
+    ZO_TRY(ops->copy(from->stream, to->memory, from->memory, bytes));
     ZO_TRY(ops->stream_sync(from->stream));
     started_ns = zo_clock_ns();
     do {
         for (int i = 0; i < 16; i++, copies++) {
-            ZO_TRY(
-                ops->copy(from->stream, to->memory, from->memory, COPY_BYTES));
+            ZO_TRY(ops->copy(from->stream, to->memory, from->memory, bytes));
         }
         ZO_TRY(ops->stream_sync(from->stream));
     } while (zo_clock_ns() - started_ns < LEAST_NS / 3);
-    *rate_out = (double)copies * (double)COPY_BYTES /
+    *rate_out = (double)copies * (double)bytes /
                 zo_clock_seconds(started_ns, zo_clock_ns());
     return ZO_OK;
 }
@@ -368,13 +393,13 @@ static enum zo_status measure_device(const struct traffic *traffic,
 
     ZO_TRY(measure_launches(traffic->ops, &lanes[0], profile));
     if (!profile->is_host) {
-        ZO_TRY(rate_inside(traffic->ops, &lanes[0], &lanes[1],
+        ZO_TRY(rate_inside(traffic, &lanes[0], &lanes[1],
                            &profile->device_bandwidth));
         profile->device_bandwidth *= 2.0; /* read and written */
     }
     if (traffic->count > 2) {
-        ZO_TRY(rate_inside(traffic->ops, &lanes[0], &lanes[2],
-                           &profile->collective));
+        ZO_TRY(
+            rate_inside(traffic, &lanes[0], &lanes[2], &profile->collective));
     }
     return ZO_OK;
 }
@@ -408,13 +433,14 @@ static enum zo_status measure_threads(const struct zo_devices *devices,
                                       int64_t elems, struct adamw *adamw,
                                       struct zo_profile *profile)
 {
-    struct adamw one;
+    struct adamw one = {
+        .elems = elems / 4 + ELEMS_MIN, .workers = 1, .simd = adamw->simd};
     enum zo_status status;
 
-    ZO_TRY(adamw_rate(adamw, &profile->cpu));
-    status = adamw_open(&one, NULL, elems / 4 + ELEMS_MIN);
+    profile->cpu = adamw_rate(adamw);
+    status = adamw_open(&one, devices->pool);
     if (status == ZO_OK) {
-        status = adamw_rate(&one, &profile->cpu_thread);
+        profile->cpu_thread = adamw_rate(&one);
     }
     adamw_close(&one);
     ZO_TRY(status);
@@ -425,7 +451,7 @@ static enum zo_status measure_threads(const struct zo_devices *devices,
 }
 
 enum zo_status zo_profile_measure(const struct zo_devices *devices,
-                                  uint64_t bytes_max,
+                                  enum zo_simd simd, uint64_t bytes_max,
                                   struct zo_profile *profile_out)
 {
     const struct zo_machine *machine = &devices->machine;
@@ -435,7 +461,9 @@ enum zo_status zo_profile_measure(const struct zo_devices *devices,
     struct zo_profile profile;
     struct zo_copy_rates copies = {0};
     struct traffic traffic = {0};
-    struct adamw adamw = {0};
+    struct adamw adamw = {.elems = elems,
+                          .workers = zo_devices_cpu_workers(devices),
+                          .simd = simd};
     enum zo_status status;
 
     zo_profile_init(&profile);
@@ -443,13 +471,16 @@ enum zo_status zo_profile_measure(const struct zo_devices *devices,
                    machine->device_ops->info(machine->devices[0])->description);
     profile.is_host = machine->device_ops == &zo_device_host;
     profile.threads = devices->threads;
-    ZO_TRY(zo_rate_copies(machine->device_ops, machine->devices, 1, COPY_BYTES,
-                          &copies));
+    profile.paced = (double)devices->copy_bytes_per_second;
+    profile.simd = simd;
+    ZO_TRY(zo_rate_copies(machine->device_ops, machine->devices, 1,
+                          copy_bytes_of(devices, ALONE_SHARE), &copies));
     profile.h2d = copies.to_devices;
     profile.d2h = copies.from_devices;
-    ZO_TRY_GOTO(close_all, adamw_open(&adamw, devices->pool, elems));
+    ZO_TRY_GOTO(close_all, adamw_open(&adamw, devices->pool));
     ZO_TRY_GOTO(close_all, measure_threads(devices, elems, &adamw, &profile));
-    ZO_TRY_GOTO(close_all, traffic_open(&traffic, machine));
+    ZO_TRY_GOTO(close_all, traffic_open(&traffic, machine,
+                                        copy_bytes_of(devices, BESIDE_SHARE)));
     ZO_TRY_GOTO(close_all, measure_device(&traffic, &profile));
     ZO_TRY_GOTO(close_all, measure_shared(machine, &traffic, &adamw, &profile));
     *profile_out = profile;

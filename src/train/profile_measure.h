@@ -10,11 +10,14 @@
 ZO_C_BEGIN
 
 /*
+ * Where copies are paced, all of it is measured so, and the profile says it.
+ *
  * Everything but products and NVMe, in about three seconds: pinned copies in
- * either direction and both; the host backend's AdamW (bf16 pair, 26 bytes an
- * element) on all threads of the pool, on one, and beside the copies of every
- * device; copies inside the first device's memory; the time of a launch, and
- * of handing over.  Between devices: a copy from the first to the second.
+ * either direction and both; AdamW on the host (bf16 pair, 26 bytes an
+ * element) with these instructions, as a run does it: on as many threads as it
+ * has workers, on one, and beside the copies of every device; copies inside the
+ * first device's memory; the time of a launch, and of handing over.  Between
+ * devices: a copy from the first to the second.
  *
  * On the host backend device memory is DRAM: its rate is that of a copy with
  * all threads, and nothing is measured beside anything else.
@@ -25,7 +28,7 @@ ZO_C_BEGIN
  *   ZO_E_NOMEM, ZO_E_DEVMEM, ZO_E_DEVICE
  */
 enum zo_status zo_profile_measure(const struct zo_devices *devices,
-                                  uint64_t bytes_max,
+                                  enum zo_simd simd, uint64_t bytes_max,
                                   struct zo_profile *profile_out) ZO_MUST_CHECK;
 
 ZO_C_END

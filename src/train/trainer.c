@@ -156,18 +156,17 @@ static uint64_t left_of(uint64_t budget, uint64_t taken)
     return budget == 0 ? 0 : (budget > taken ? budget - taken : 1);
 }
 
-/* Threads for updates on the host: all but one, which issues. */
+/* Threads for updates on the host. */
 static int workers_of(const struct zo_trainer_options *options)
 {
-    const int threads = options->cpu_threads > 0
-                            ? options->cpu_threads
-                            : zo_pool_width(options->devices->pool) - 1;
-
-    return (int)zo_max_i64(1, zo_min_i64(threads, 256));
+    return options->cpu_threads > 0 ? (int)zo_min_i64(options->cpu_threads, 256)
+                                    : zo_devices_cpu_workers(options->devices);
 }
 
-static enum zo_status choose_placement(struct zo_trainer *trainer,
-                                       const struct zo_build_options *build)
+/* What a placement may be; `build` is borrowed by it. */
+static struct zo_place_options
+place_options(const struct zo_trainer *trainer,
+              const struct zo_build_options *build)
 {
     const struct zo_trainer_options *options = &trainer->options;
     const struct zo_machine *machine = &options->devices->machine;
@@ -190,7 +189,15 @@ static enum zo_status choose_placement(struct zo_trainer *trainer,
     }
     place.gpu_bytes = left_of(options->gpu_memory_bytes, own);
     place.host_bytes = options->host_memory_bytes;
-    return zo_place_choose(&place, &trainer->place);
+    return place;
+}
+
+static enum zo_status choose_placement(struct zo_trainer *trainer,
+                                       const struct zo_build_options *build)
+{
+    const struct zo_place_options options = place_options(trainer, build);
+
+    return zo_place_choose(&options, &trainer->place);
 }
 
 /* What does not fit is built all the same, for its plan. */
@@ -236,6 +243,13 @@ static enum zo_status check_length(const struct zo_trainer_options *options)
     return ZO_OK;
 }
 
+static struct zo_glm_batch
+batch_layout(const struct zo_trainer_options *options)
+{
+    return zo_glm_batch_layout(options->bounds.tokens, options->bounds.rows,
+                               zo_max_i64(options->bounds.labels, 1));
+}
+
 static enum zo_status open_glm(struct zo_trainer *trainer)
 {
     const struct zo_trainer_options *options = &trainer->options;
@@ -257,6 +271,62 @@ static enum zo_status open_glm(struct zo_trainer *trainer)
     return zo_glm_open(&glm, &trainer->glm);
 }
 
+enum zo_status zo_trainer_fits(const struct zo_trainer_options *options,
+                               bool *fits_out)
+{
+    struct zo_trainer trainer = {.options = *options};
+    struct zo_build_options build;
+    struct zo_place_options place;
+    enum zo_status status;
+
+    trainer.feed.layout = batch_layout(options);
+    ZO_TRY(open_glm(&trainer));
+    build = build_options(&trainer);
+    place = place_options(&trainer, &build);
+    status = zo_place_fits(&place, fits_out);
+    zo_glm_close(trainer.glm);
+    return status;
+}
+
+/* Whether so many micro batches a step fit in one pass. */
+static enum zo_status micros_fit(const struct zo_trainer_options *options,
+                                 int64_t micros, bool *fits_out)
+{
+    struct zo_run_config config = *options->config;
+    struct zo_trainer_options changed = *options;
+
+    config.gradient_accumulation_steps = micros;
+    changed.config = &config;
+    return zo_trainer_fits(&changed, fits_out);
+}
+
+enum zo_status
+zo_trainer_largest_accumulation(const struct zo_trainer_options *options,
+                                int64_t *micros_out)
+{
+    const int64_t most = PASSES_MAX / (options->model->num_layers + 2);
+    int64_t low = 0, high = 1; /* what fits; what may not */
+    bool is_in = true;
+
+    for (high = 1; is_in && high <= most; high *= 2) {
+        ZO_TRY(micros_fit(options, high, &is_in));
+        low = is_in ? high : low;
+    }
+    high = is_in ? most + 1 : high / 2;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+
+        ZO_TRY(micros_fit(options, middle, &is_in));
+        if (is_in) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    *micros_out = low;
+    return ZO_OK;
+}
+
 enum zo_status zo_trainer_open(const struct zo_trainer_options *options,
                                struct zo_trainer **trainer_out)
 {
@@ -267,9 +337,7 @@ enum zo_status zo_trainer_open(const struct zo_trainer_options *options,
     ZO_TRY(zo_alloc(1, sizeof(*trainer), "the trainer", &trainer));
     trainer->options = *options;
     trainer->best_loss = INFINITY;
-    trainer->feed.layout =
-        zo_glm_batch_layout(options->bounds.tokens, options->bounds.rows,
-                            zo_max_i64(options->bounds.labels, 1));
+    trainer->feed.layout = batch_layout(options);
     trainer->feed.build = &trainer->build;
     trainer->feed.reduction = options->config->loss_reduction;
     ZO_TRY_GOTO(close_trainer,
@@ -304,6 +372,11 @@ void zo_trainer_close(struct zo_trainer *trainer)
 const struct zo_place *zo_trainer_place(const struct zo_trainer *trainer)
 {
     return trainer->place.homes == NULL ? NULL : &trainer->place;
+}
+
+int zo_trainer_cpu_workers(const struct zo_trainer *trainer)
+{
+    return workers_of(&trainer->options);
 }
 
 const struct zo_build *zo_trainer_build(const struct zo_trainer *trainer)

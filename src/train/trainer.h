@@ -43,9 +43,9 @@ struct zo_trainer_options {
     const struct zo_profile *profile;
     bool records_times;     /* without: seconds of stream engines are null */
     struct zo_trace *trace; /* borrowed, opened; or NULL; records_times */
+    enum zo_simd simd;      /* of updates on the host; usable here */
     /* For tests. */
     const struct zo_placement *placement; /* borrowed; NULL: planned */
-    enum zo_simd simd;
     bool keeps_gradients;
     bool is_serial, poisons, times_ops;
     uint64_t fail_at_op;
@@ -64,8 +64,22 @@ enum zo_status zo_trainer_open(const struct zo_trainer_options *options,
                                struct zo_trainer **trainer_out) ZO_MUST_CHECK;
 void zo_trainer_close(struct zo_trainer *trainer); /* NULL is allowed */
 
+/* Whether some placement fits, all micro batches in one pass.  ZO_E_NOMEM. */
+enum zo_status zo_trainer_fits(const struct zo_trainer_options *options,
+                               bool *fits_out) ZO_MUST_CHECK;
+/*
+ * The most micro batches a step that fit in one pass, and so cross the bus no
+ * more than one does; at most what can be planned.  0: not even one fits.
+ * ZO_E_NOMEM.
+ */
+enum zo_status
+zo_trainer_largest_accumulation(const struct zo_trainer_options *options,
+                                int64_t *micros_out) ZO_MUST_CHECK;
+
 /* How its placement was chosen; NULL when a test named it. */
 const struct zo_place *zo_trainer_place(const struct zo_trainer *trainer);
+/* Threads that update on the host. */
+int zo_trainer_cpu_workers(const struct zo_trainer *trainer);
 const struct zo_build *zo_trainer_build(const struct zo_trainer *trainer);
 struct zo_glm *zo_trainer_glm(const struct zo_trainer *trainer);
 /* NULL before start. */
