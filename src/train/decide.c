@@ -104,13 +104,14 @@ static enum zo_status check_masters(const struct zo_measured *measured)
             const int at = d * options->unit_count + u;
 
             if (measured->bad[at] != 0 || measured->host_bad[at] != 0) {
-                return ZO_FAIL(ZO_E_NUMERIC,
-                               "step %" PRId64 ": the update before it made a "
-                               "weight of the %s that is not finite; lower the "
-                               "learning rate%s",
-                               measured->record->step, options->units[u].name,
-                               options->type == ZO_F16 ? ", or train in bf16"
-                                                       : "");
+                return ZO_FAIL(
+                    ZO_E_NUMERIC,
+                    "step %" PRId64 ": %s made a weight of the %s "
+                    "that is not finite; lower the learning rate%s",
+                    measured->record->step,
+                    options->decides ? "the update before it" : "its update",
+                    options->units[u].name,
+                    options->type == ZO_F16 ? ", or train in bf16" : "");
             }
         }
     }
@@ -153,13 +154,16 @@ enum zo_status zo_decide(void *context, const struct zo_measured *measured,
     const double squares = sum_squares(measured, &result);
     enum zo_loss_scale_event event;
 
-    ZO_TRY(check_masters(measured));
+    if (measured->options->decides) { /* a bad weight makes bad gradients */
+        ZO_TRY(check_masters(measured));
+    }
     result.overflowed = result.bad_count > 0;
     result.grad_norm =
         result.overflowed ? NAN : sqrt(squares) / result.loss_scale;
     if (result.overflowed && !config->check_grad_overflow) {
         return stop_for_gradient(measured, &result);
     }
+    ZO_TRY(check_masters(measured)); /* a bad gradient makes bad weights */
     ZO_TRY(zo_loss_scaler_update(&decider->scaler, result.overflowed, &event));
     if (!result.overflowed) {
         decider->optimizer_steps++;

@@ -27,6 +27,8 @@ libzo_a_SOURCES += \
 	src/train/trace.h \
 	src/train/trainer.c \
 	src/train/trainer.h \
+	src/train/trainer_internal.h \
+	src/train/trainer_plan.c \
 	src/train/weights.c \
 	src/train/weights.h
 
