@@ -1,13 +1,16 @@
 #include "src/base/memory.h"
 
+#include <linux/mempolicy.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "src/base/arith.h"
 
+#define NUMA_NODES_MAX  1024    /* as far as masks reach */
 #define HUGE_PAGE_BYTES 2097152 /* of x86-64, and of arm64 with 4 KiB pages */
 
 /* The program's only counters that are global: they belong to the process. */
@@ -115,6 +118,35 @@ enum zo_status zo_pages_alloc(size_t size_bytes, const char *what,
     return ZO_OK;
 }
 
+/*
+ * Spreads pages that have not been touched over the NUMA nodes that the process
+ * may use: what all threads work on then has the bandwidth of all nodes,
+ * whichever thread touches it first.  Advice: where it is refused, or there is
+ * one node, the pages lie where they are touched.
+ */
+static void interleave(void *memory, size_t size_bytes)
+{
+#if defined SYS_get_mempolicy && defined SYS_mbind
+    unsigned long nodes[NUMA_NODES_MAX / (8 * sizeof(unsigned long))] = {0};
+    int count = 0;
+
+    if (syscall(SYS_get_mempolicy, NULL, nodes, (long)NUMA_NODES_MAX, NULL,
+                MPOL_F_MEMS_ALLOWED) != 0) {
+        return;
+    }
+    for (size_t i = 0; i < ZO_COUNT(nodes); i++) {
+        count += __builtin_popcountl(nodes[i]);
+    }
+    if (count > 1) {
+        (void)syscall(SYS_mbind, memory, size_bytes, MPOL_INTERLEAVE, nodes,
+                      (long)NUMA_NODES_MAX, 0);
+    }
+#else
+    (void)memory;
+    (void)size_bytes;
+#endif
+}
+
 enum zo_status zo_huge_alloc(size_t size_bytes, const char *what,
                              void *memory_out)
 {
@@ -142,6 +174,7 @@ enum zo_status zo_huge_alloc(size_t size_bytes, const char *what,
         memory += head;
         /* Advice: without huge pages it works, only slower. */
         (void)madvise(memory, mapped_bytes, MADV_HUGEPAGE);
+        interleave(memory, mapped_bytes);
     }
     memcpy(memory_out, &memory, sizeof(memory));
     return ZO_OK;

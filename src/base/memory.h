@@ -56,8 +56,9 @@ enum zo_status zo_pages_alloc(size_t size_bytes, const char *what,
 void zo_pages_free(void *memory, size_t size_bytes);
 
 /*
- * The same on huge pages where the system grants them: begins where one can
- * begin.  Ended with zo_pages_free() of the same size.
+ * The same on huge pages where the system grants them, spread over the NUMA
+ * nodes where there are several: begins where a huge page can begin.  Ended
+ * with zo_pages_free() of the same size.
  */
 enum zo_status zo_huge_alloc(size_t size_bytes, const char *what,
                              void *memory_out) ZO_MUST_CHECK;
