@@ -163,12 +163,14 @@ static enum zo_status keep(const char *path, const struct zo_profile *profile)
     return status == ZO_E_NOMEM ? status : ZO_OK;
 }
 
+/* A quarter of the budget at most, and less for a prediction that is rough. */
 static uint64_t memory_to_use(const struct zo_setup *setup)
 {
+    const bool is_host = setup->devices.machine.device_ops == &zo_device_host;
+    const uint64_t most = is_host ? MEASURE_BYTES_MAX / 8 : MEASURE_BYTES_MAX;
     const uint64_t quarter = setup->host_memory_bytes / 4; /* 0: unknown */
 
-    return quarter > 0 && quarter < MEASURE_BYTES_MAX ? quarter
-                                                      : MEASURE_BYTES_MAX;
+    return quarter > 0 && quarter < most ? quarter : most;
 }
 
 static enum zo_status find_or_measure(const struct zo_setup *setup,
