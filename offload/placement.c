@@ -112,8 +112,10 @@ static uint64_t resident_bytes(const struct zo_build_options *build, int unit)
 /* ---- one candidate --------------------------------------------------------
  */
 
-static double simulate(const struct zo_place_options *options,
-                       const struct zo_build *build)
+/* INFINITY where the profile lacks a rate. */
+static enum zo_status simulate(const struct zo_place_options *options,
+                               const struct zo_build *build,
+                               double *seconds_out)
 {
     const struct zo_sim_options sim = {
         .program = &build->program,
@@ -122,17 +124,15 @@ static double simulate(const struct zo_place_options *options,
         .cpu_workers = options->cpu_workers,
     };
     struct zo_sim_result result = {0};
-    double seconds = INFINITY;
+    const enum zo_status status = zo_simulate_steps(
+        &sim,
+        build->options.evaluates_only ? build->evaluation_schedule
+                                      : build->step_schedule,
+        &result);
 
-    if (zo_simulate_steps(&sim,
-                          build->options.evaluates_only
-                              ? build->evaluation_schedule
-                              : build->step_schedule,
-                          &result) == ZO_OK) {
-        seconds = result.step_seconds;
-    }
+    *seconds_out = status == ZO_OK ? result.step_seconds : INFINITY;
     zo_sim_result_fini(&result);
-    return seconds;
+    return status == ZO_E_ARG ? ZO_OK : status;
 }
 
 static bool within(uint64_t bytes, uint64_t budget)
@@ -147,6 +147,7 @@ static enum zo_status try_one(struct search *search, bool wants_time,
     const struct zo_place_options *options = search->options;
     struct zo_build_options build_options = *options->build;
     struct measure measure = {.seconds = INFINITY};
+    enum zo_status status = ZO_OK;
     struct zo_build build;
 
     search->tried++;
@@ -165,11 +166,11 @@ static enum zo_status try_one(struct search *search, bool wants_time,
     measure.fits_host = within(measure.host_bytes, options->host_bytes);
     if (wants_time && !search->skips_time && measure.fits_gpu &&
         measure.fits_host) {
-        measure.seconds = simulate(options, &build);
+        status = simulate(options, &build, &measure.seconds);
     }
     zo_build_fini(&build);
     *measure_out = measure;
-    return ZO_OK;
+    return status;
 }
 
 static void keep_if_best(struct search *search, const struct measure *measure,

@@ -135,10 +135,15 @@ static void test_each_stream(void)
 static void test_each_stream_of_others(void)
 {
     /* The last update; and the evaluation, which runs the update itself. */
-    fail_each_stream(1, (struct tiny_knobs){.devices = 2, .steps = 1});
+    static const char json[] = "\"gradient_clipping\": 1"; /* holds it up */
+
     fail_each_stream(
-        2, (struct tiny_knobs){
-               .devices = 2, .steps = 1, .delay_us_max = 20, .eval_rows = 2});
+        1, (struct tiny_knobs){.devices = 2, .steps = 1, .json = json});
+    fail_each_stream(2, (struct tiny_knobs){.devices = 2,
+                                            .steps = 1,
+                                            .json = json,
+                                            .delay_us_max = 20,
+                                            .eval_rows = 2});
 }
 
 /* ---- the watch ----------------------------------------------------------- */
