@@ -82,9 +82,7 @@ static struct zo_emit emit_of(const struct zo_lister *lister, int unit,
         .trains = lister->trains,
         .is_first = micro == 0,
         .keep = build->options.placement.keep,
-        .weights = lister->weights != ZO_NO_BUFFER
-                       ? lister->weights
-                       : zo_build_unit(build, unit, device)->weights,
+        .weights = lister->weights[device],
         .grad_sum = ZO_NO_BUFFER,
         .batch = *zo_lister_part(lister->batches, lister, 0, micro, device),
         .input = unit > 0 ? *zo_lister_part(lister->boundaries, lister,
@@ -325,7 +323,8 @@ static enum zo_status backward_unit(struct zo_lister *lister, int u,
 }
 
 /* Updates of what a decision held up: those on the host may begin at once,
- * those on a device stand where forward needs them. */
+ * those on a device stand where forward needs them, or before they are
+ * gathered. */
 static enum zo_status update_before(struct zo_lister *lister, int unit,
                                     bool is_offloaded)
 {
@@ -335,11 +334,7 @@ static enum zo_status update_before(struct zo_lister *lister, int unit,
         zo_build_offloads(options, unit) != is_offloaded) {
         return ZO_OK;
     }
-    for (int d = 0; d < options->device_count; d++) {
-        ZO_TRY(zo_lister_update(lister, unit, d,
-                                zo_build_unit(lister->build, unit, d)->grad));
-    }
-    return ZO_OK;
+    return zo_lister_update_all(lister, unit, NULL);
 }
 
 static enum zo_status emit_pass(struct zo_lister *lister,
@@ -354,7 +349,7 @@ static enum zo_status emit_pass(struct zo_lister *lister,
                            device_of(lister, i)));
     }
     for (int u = 0; u <= last; u++) {
-        if (pass->begin == 0) {
+        if (pass->begin == 0 && !zo_build_streams(options, u)) {
             ZO_TRY(update_before(lister, u, false));
         }
         if (u < last || !lister->trains) {
@@ -573,7 +568,9 @@ static void check_options(const struct zo_build_options *options)
         streams |= zo_build_streams(options, u);
         offloads |= zo_build_offloads(options, u);
     }
-    ZO_ASSERT(options->device_count == 1 || (!streams && !offloads));
+    ZO_ASSERT(options->stage >= 0 && options->stage <= 3);
+    /* At stage 0 all devices have all states: there is nothing to share. */
+    ZO_ASSERT(options->device_count == 1 || options->stage > 0 || !offloads);
     /* Rings that nothing passes through have slots too. */
     ZO_ASSERT(placement->weight_ring <= ZO_RING_MAX &&
               placement->gradient_ring <= ZO_RING_MAX);
@@ -581,13 +578,12 @@ static void check_options(const struct zo_build_options *options)
     ZO_ASSERT(!offloads || placement->gradient_ring >= 1);
     ZO_ASSERT(placement->host_gradient_ring >= 0 &&
               placement->host_gradient_ring <= ZO_RING_MAX);
-    ZO_ASSERT(placement->host_boundaries == 0 || options->device_count == 1);
 }
 
 enum zo_status zo_build_train(const struct zo_build_options *options,
                               struct zo_build *build_out)
 {
-    struct zo_lister lister = {.build = build_out, .weights = ZO_NO_BUFFER};
+    struct zo_lister lister = {.build = build_out};
     enum zo_status status;
 
     check_options(options);

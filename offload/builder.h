@@ -83,8 +83,8 @@ struct zo_placement {
 struct zo_unit_rows {
     uint64_t row_bytes, rows_max;
     /* CPU engine: record, rows (written), weights or master, the micro
-     * batch's tables on the host.  Context: the model.  args[0]: the type of
-     * what is read. */
+     * batch's tables on the host.  Context: the model.  args: the type of what is
+     * read, the device whose micro batch it is. */
     zo_op_fn gather;
 };
 
@@ -153,6 +153,10 @@ struct zo_build_options {
     enum zo_dtype type;      /* the model's */
     enum zo_dtype comm_type; /* communication_data_type */
     int micros;              /* gradient accumulation steps */
+    /* ZeRO, of several devices: 0 all have everything; from 1 on each has the
+     * optimizer's states of its shard of a unit alone, from 2 on also its
+     * gradient, at 3 its weights. */
+    int stage;
     bool decides; /* updates wait for decide: clipping, scale or check */
     bool keeps_gradients; /* for tests: each stays until the next one */
     enum zo_simd simd;    /* of updates on the host */
@@ -172,7 +176,11 @@ struct zo_build_options {
     void *decide_context; /* borrowed */
 };
 
-/* Buffers of one unit on one device; ZO_NO_BUFFER where there is none. */
+/*
+ * Buffers of one unit on one device; ZO_NO_BUFFER where there is none.  Those
+ * on the host are one for all devices and hold the whole unit; one on a device
+ * holds the whole unit or, by the stage, the device's shard.
+ */
 struct zo_unit_buffers {
     zo_buffer_id weights;        /* at home */
     zo_buffer_id device_weights; /* the device's copy, renewed by each list */
@@ -195,9 +203,11 @@ struct zo_build {
     zo_buffer_id host_bad; /* of updates on the host; no slots */
     /* Rings: weights and gradients on the device; gradients, weights to be
      * cast or copied, and rows of an embedding on the host. */
-    zo_buffer_id weight_ring[ZO_RING_MAX], gradient_ring[ZO_RING_MAX];
+    zo_buffer_id weight_ring[ZO_DEVICES_MAX][ZO_RING_MAX];
+    zo_buffer_id gradient_ring[ZO_DEVICES_MAX][ZO_RING_MAX];
     zo_buffer_id host_gradient_ring[ZO_RING_MAX];
-    zo_buffer_id staging_ring[ZO_STAGING_DEPTH], rows_ring[ZO_STAGING_DEPTH];
+    zo_buffer_id staging_ring[ZO_STAGING_DEPTH];
+    zo_buffer_id rows_ring[ZO_STAGING_DEPTH * ZO_DEVICES_MAX];
     zo_buffer_id norms[ZO_DEVICES_MAX], losses[ZO_DEVICES_MAX];
     zo_buffer_id bad[ZO_DEVICES_MAX], norm_workspace[ZO_DEVICES_MAX];
     int step_schedule, tail_schedule;
@@ -209,6 +219,13 @@ zo_build_unit(const struct zo_build *build, int unit, int device)
 {
     return &build->units[unit * build->options.device_count + device];
 }
+
+/* The elements of a unit that a device's buffer of it holds. */
+struct zo_held {
+    int64_t first, count;
+};
+struct zo_held zo_build_held(const struct zo_build *build, int unit, int device,
+                             zo_buffer_id id, size_t elem_bytes);
 
 /*
  * Builds the program of a training run (or, with evaluates_only, of an

@@ -45,30 +45,62 @@ static enum zo_tier host_tier(bool is_pageable)
     return is_pageable ? ZO_TIER_PAGEABLE : ZO_TIER_CPU;
 }
 
-/* Adds one state of a unit. */
+/* One state of a unit on one device. */
 struct state {
     const char *name;
     enum zo_purpose purpose;
     enum zo_tier tier;
-    uint64_t elem_bytes; /* 0: the unit has no such state */
-    zo_buffer_id *id;
+    uint64_t elem_bytes;    /* 0: the unit has no such state */
+    bool is_shard;          /* on a device: of its shard alone */
+    zo_buffer_id *id, host; /* host: what the first device made there */
 };
 
 static enum zo_status add_states(struct zo_build *build, int u, int d,
                                  const struct state *states, size_t count)
 {
-    const uint64_t elems = (uint64_t)build->options.units[u].elems;
+    const struct zo_unit *unit = &build->options.units[u];
 
     for (size_t i = 0; i < count; i++) {
-        *states[i].id = ZO_NO_BUFFER;
-        if (states[i].elem_bytes != 0) {
-            ZO_TRY(add_buffer(build, states[i].name, states[i].purpose,
-                              states[i].tier,
-                              states[i].tier == ZO_TIER_GPU ? d : 0, u,
-                              states[i].elem_bytes * elems, states[i].id));
+        const struct state *state = &states[i];
+        const bool is_host = state->tier != ZO_TIER_GPU;
+        const int64_t elems =
+            state->is_shard && !is_host ? unit->shard_elems : unit->elems;
+
+        *state->id = ZO_NO_BUFFER;
+        if (state->elem_bytes != 0 && is_host && d > 0) {
+            *state->id = state->host;
+        } else if (state->elem_bytes != 0) {
+            ZO_TRY(add_buffer(build, state->name, state->purpose, state->tier,
+                              is_host ? 0 : d, u,
+                              state->elem_bytes * (uint64_t)elems, state->id));
         }
     }
     return ZO_OK;
+}
+
+struct zo_held zo_build_held(const struct zo_build *build, int unit, int device,
+                             zo_buffer_id id, size_t elem_bytes)
+{
+    const struct zo_unit *u = &build->options.units[unit];
+    const uint64_t whole = (uint64_t)u->elems * elem_bytes;
+
+    return build->program.buffers[id].bytes == whole
+               ? (struct zo_held){0, u->elems}
+               : (struct zo_held){device * u->shard_elems, u->shard_elems};
+}
+
+struct zo_access zo_build_own_access(const struct zo_build *build, int unit,
+                                     int device, zo_buffer_id id,
+                                     size_t elem_bytes,
+                                     enum zo_access_mode mode)
+{
+    const struct zo_held own = zo_build_own(&build->options, unit, device);
+    const struct zo_held held =
+        zo_build_held(build, unit, device, id, elem_bytes);
+
+    return (struct zo_access){id, mode,
+                              (uint64_t)(own.first - held.first) * elem_bytes,
+                              (uint64_t)own.count * elem_bytes};
 }
 
 bool zo_build_rings_gradient(const struct zo_build_options *options, int unit)
@@ -103,31 +135,36 @@ static enum zo_status add_unit(struct zo_build *build, int u, int d)
     const bool trains = !options->evaluates_only;
     const bool offloads = zo_build_offloads(options, u);
     const bool streams = zo_build_streams(options, u);
+    const int stage = zo_build_stage(options);
     const uint64_t typed = zo_dtype_bytes(options->type);
     const enum zo_tier optimizer =
         offloads ? host_tier(placement->pageable_optimizer) : ZO_TIER_GPU;
-    const enum zo_tier weights = offloads || streams
+    const enum zo_tier weights = offloads || zo_build_weights_leave(options, u)
                                      ? host_tier(placement->pageable_weights)
                                      : ZO_TIER_GPU;
     const uint64_t moment = options->moment_type == ZO_BF16 ? 2 : 4;
     const bool is_bf16 = options->type == ZO_BF16;
     const bool is_fp16 = options->type == ZO_F16;
     struct zo_unit_buffers *unit = zo_build_unit(build, u, d);
+    const struct zo_unit_buffers host = *zo_build_unit(build, u, 0);
     const struct state states[] = {
         {"weights", ZO_PURPOSE_WEIGHTS, weights,
-         zo_build_casts(options, u) ? 0 : typed, &unit->weights},
+         zo_build_casts(options, u) ? 0 : typed, stage == 3, &unit->weights,
+         host.weights},
         {"weights", ZO_PURPOSE_WEIGHTS, ZO_TIER_GPU,
-         offloads && !streams ? typed : 0, &unit->device_weights},
+         offloads && !streams ? typed : 0, false, &unit->device_weights,
+         ZO_NO_BUFFER},
         {"remainders", ZO_PURPOSE_MASTER, optimizer, trains && is_bf16 ? 2 : 0,
-         &unit->remainder},
+         stage >= 1, &unit->remainder, host.remainder},
         {"master weights", ZO_PURPOSE_MASTER, optimizer,
-         trains && is_fp16 ? 4 : 0, &unit->master},
+         trains && is_fp16 ? 4 : 0, stage >= 1, &unit->master, host.master},
         {"first moments", ZO_PURPOSE_EXP_AVG, optimizer, trains ? moment : 0,
-         &unit->exp_avg},
+         stage >= 1, &unit->exp_avg, host.exp_avg},
         {"second moments", ZO_PURPOSE_EXP_AVG_SQ, optimizer,
-         trains ? moment : 0, &unit->exp_avg_sq},
+         trains ? moment : 0, stage >= 1, &unit->exp_avg_sq, host.exp_avg_sq},
         {"gradient", ZO_PURPOSE_GRADIENT, offloads ? ZO_TIER_CPU : ZO_TIER_GPU,
-         trains && keeps_gradient(options, u) ? typed : 0, &unit->grad},
+         trains && keeps_gradient(options, u) ? typed : 0, stage >= 2,
+         &unit->grad, host.grad},
     };
 
     return add_states(build, u, d, states, ZO_COUNT(states));
@@ -140,6 +177,7 @@ struct ring {
     const char *name;
     enum zo_purpose purpose;
     enum zo_tier tier;
+    int device;
     int depth;
     uint64_t bytes; /* of each; 0: nothing needs the ring */
     zo_buffer_id *ids;
@@ -150,8 +188,8 @@ static enum zo_status add_ring(struct zo_build *build, const struct ring *ring)
     for (int i = 0; i < ring->depth; i++) {
         ring->ids[i] = ZO_NO_BUFFER;
         if (ring->bytes != 0) {
-            ZO_TRY(add_buffer(build, ring->name, ring->purpose, ring->tier, 0,
-                              -1, ring->bytes, &ring->ids[i]));
+            ZO_TRY(add_buffer(build, ring->name, ring->purpose, ring->tier,
+                              ring->device, -1, ring->bytes, &ring->ids[i]));
         }
     }
     return ZO_OK;
@@ -160,6 +198,15 @@ static enum zo_status add_ring(struct zo_build *build, const struct ring *ring)
 static void widen(uint64_t *bytes, uint64_t more)
 {
     *bytes = more > *bytes ? more : *bytes;
+}
+
+static enum zo_status add_ring_set(struct zo_build *build,
+                                   const struct ring *rings, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        ZO_TRY(add_ring(build, &rings[i]));
+    }
+    return ZO_OK;
 }
 
 /* Each ring's buffers hold the largest of the units that pass through it. */
@@ -182,26 +229,31 @@ static enum zo_status add_rings(struct zo_build *build)
             widen(&weights, streams ? bytes : 0);
             widen(&staging, zo_build_stages(options, u) ? bytes : 0);
         }
-        widen(&grads, offloads ? bytes : 0);
+        widen(&grads, offloads ? (uint64_t)zo_build_own(options, u, 0).count *
+                                     zo_dtype_bytes(options->type)
+                               : 0);
         widen(&host_grads, offloads && !keeps_gradient(options, u) ? bytes : 0);
     }
+    for (int d = 0; d < options->device_count; d++) {
+        const struct ring rings[] = {
+            {"weights passing through", ZO_PURPOSE_WEIGHT_RING, ZO_TIER_GPU, d,
+             placement->weight_ring, weights, build->weight_ring[d]},
+            {"gradients passing through", ZO_PURPOSE_GRADIENT_RING, ZO_TIER_GPU,
+             d, placement->gradient_ring, grads, build->gradient_ring[d]},
+        };
+
+        ZO_TRY(add_ring_set(build, rings, ZO_COUNT(rings)));
+    }
     const struct ring rings[] = {
-        {"weights passing through", ZO_PURPOSE_WEIGHT_RING, ZO_TIER_GPU,
-         placement->weight_ring, weights, build->weight_ring},
-        {"gradients passing through", ZO_PURPOSE_GRADIENT_RING, ZO_TIER_GPU,
-         placement->gradient_ring, grads, build->gradient_ring},
-        {"gradients passing through", ZO_PURPOSE_GRADIENT_RING, ZO_TIER_CPU,
+        {"gradients passing through", ZO_PURPOSE_GRADIENT_RING, ZO_TIER_CPU, 0,
          placement->host_gradient_ring, host_grads, build->host_gradient_ring},
-        {"weights prepared", ZO_PURPOSE_WEIGHT_RING, ZO_TIER_CPU,
+        {"weights prepared", ZO_PURPOSE_WEIGHT_RING, ZO_TIER_CPU, 0,
          ZO_STAGING_DEPTH, staging, build->staging_ring},
-        {"embedding rows", ZO_PURPOSE_WEIGHT_RING, ZO_TIER_CPU,
-         ZO_STAGING_DEPTH, row_bytes, build->rows_ring},
+        {"embedding rows", ZO_PURPOSE_WEIGHT_RING, ZO_TIER_CPU, 0,
+         ZO_STAGING_DEPTH * options->device_count, row_bytes, build->rows_ring},
     };
 
-    for (size_t i = 0; i < ZO_COUNT(rings); i++) {
-        ZO_TRY(add_ring(build, &rings[i]));
-    }
-    return ZO_OK;
+    return add_ring_set(build, rings, ZO_COUNT(rings));
 }
 
 /* ---- a device, the host ---------------------------------------------------

@@ -26,8 +26,8 @@ struct zo_lister {
      * next to be fetched. */
     struct zo_use *uses;
     size_t use_count, use_at, fetch_at;
-    zo_buffer_id weights; /* of the use at hand; ZO_NO_BUFFER: at home */
-    int64_t boundary_at;  /* the next boundary that backward of a pass needs */
+    zo_buffer_id weights[ZO_DEVICES_MAX]; /* of the use at hand */
+    int64_t boundary_at; /* the next boundary that backward of a pass needs */
     /* How often each ring has been used in this list. */
     int gradients, host_gradients, staged, gathered;
 };
@@ -41,12 +41,44 @@ zo_build_homes(const struct zo_build_options *options, int unit)
                                             : &options->placement.homes[unit];
 }
 
-/* Its weights pass through the ring, or through the ring of rows. */
-static inline bool zo_build_streams(const struct zo_build_options *options,
-                                    int unit)
+/* One device has nobody to share with. */
+static inline int zo_build_stage(const struct zo_build_options *options)
+{
+    return options->device_count > 1 ? options->stage : 0;
+}
+
+/* Its weights are at home on the host. */
+static inline bool
+zo_build_weights_leave(const struct zo_build_options *options, int unit)
 {
     return zo_build_homes(options, unit)->weights != ZO_TIER_GPU;
 }
+
+/* Its weights pass through the ring, or through the ring of rows: they come
+ * from the host, or from the shards of all devices. */
+static inline bool zo_build_streams(const struct zo_build_options *options,
+                                    int unit)
+{
+    return zo_build_weights_leave(options, unit) ||
+           zo_build_stage(options) == 3;
+}
+
+/* The elements whose optimizer a device runs. */
+static inline struct zo_held
+zo_build_own(const struct zo_build_options *options, int unit, int device)
+{
+    const struct zo_unit *u = &options->units[unit];
+
+    return zo_build_stage(options) == 0
+               ? (struct zo_held){0, u->elems}
+               : (struct zo_held){device * u->shard_elems, u->shard_elems};
+}
+
+/* Those, in a buffer that holds them or more. */
+struct zo_access zo_build_own_access(const struct zo_build *build, int unit,
+                                     int device, zo_buffer_id id,
+                                     size_t elem_bytes,
+                                     enum zo_access_mode mode);
 
 /* Its optimizer runs on the host. */
 static inline bool zo_build_offloads(const struct zo_build_options *options,
@@ -72,7 +104,10 @@ static inline bool zo_build_casts(const struct zo_build_options *options,
 static inline bool zo_build_stages(const struct zo_build_options *options,
                                    int unit)
 {
-    return zo_build_casts(options, unit) || options->placement.pageable_weights;
+    return zo_build_casts(options, unit) ||
+           (options->placement.pageable_weights &&
+            (zo_build_weights_leave(options, unit) ||
+             zo_build_offloads(options, unit)));
 }
 
 /* Forward reads it by rows, gathered on the host. */
@@ -109,6 +144,11 @@ enum zo_status zo_lister_plan_uses(struct zo_lister *lister,
 /* The next use, of this unit, begins: fetches what may be fetched by now,
  * and sets lister->weights to where its weights are. */
 enum zo_status zo_lister_use(struct zo_lister *lister, int unit) ZO_MUST_CHECK;
+/* Every device gets the whole unit, in `weights` of each: from the shards that
+ * lie there in place, or from where the shards are at home. */
+enum zo_status zo_lister_gather_weights(const struct zo_lister *lister,
+                                        int unit, const zo_buffer_id *weights,
+                                        bool from_shards) ZO_MUST_CHECK;
 /* The rows of a micro batch, gathered and copied. */
 enum zo_status zo_lister_gather(struct zo_lister *lister, int unit, int micro,
                                 int device) ZO_MUST_CHECK;
@@ -124,13 +164,18 @@ enum zo_status zo_lister_open_sum(struct zo_lister *lister,
 /* Behind the last backward of a unit in a step. */
 enum zo_status zo_lister_finish(struct zo_lister *lister,
                                 int unit) ZO_MUST_CHECK;
-/* AdamW of a unit whose gradient stays between lists; `grad`: another one. */
-enum zo_status zo_lister_update(const struct zo_lister *lister, int unit,
-                                int device, zo_buffer_id grad) ZO_MUST_CHECK;
+/* AdamW of a unit, on all devices or on the host, and what makes weights whole
+ * again; grads NULL: those that stay between lists. */
+enum zo_status zo_lister_update_all(const struct zo_lister *lister, int unit,
+                                    const zo_buffer_id *grads) ZO_MUST_CHECK;
 
 /*
  * builder_run.c: the operations' zo_op_fn; addresses in `at`, in this order.
  */
+/* Per device weights; args[0]: bytes of a shard. */
+enum zo_status zo_build_run_gather(const struct zo_op_call *call);
+/* Per device weights, shard. */
+enum zo_status zo_build_run_gather_shards(const struct zo_op_call *call);
 /* target, source; args[0]: bytes. */
 enum zo_status zo_build_run_copy(const struct zo_op_call *call);
 /* rows on the device, rows on the host, record; args[0]: bytes of a row. */
@@ -144,7 +189,8 @@ enum zo_status zo_build_run_cast(const struct zo_op_call *call);
 /* The context of the others is the build's options. */
 /* result, gradient, workspace. */
 enum zo_status zo_build_run_norm(const struct zo_op_call *call);
-/* Per device local, staging, gradient, norm, workspace; args[0]: piece. */
+/* Per device local, staging, gradient, norm, workspace; args: piece; whether
+ * every device gets the whole gradient. */
 enum zo_status zo_build_run_reduce(const struct zo_op_call *call);
 /* record, control, weights, second, m, v, gradient, bad: second is the
  * remainder (bf16) or the master (fp16).  On the device, and on the host. */

@@ -15,6 +15,38 @@ enum zo_status zo_build_run_copy(const struct zo_op_call *call)
                                            call->at[1], bytes);
 }
 
+static enum zo_status gather(const struct zo_op_call *call,
+                             void *const *buffers)
+{
+    return call->machine->comm_ops->all_gather(
+        call->machine->comm, &(struct zo_comm_all_gather_args){
+                                 .streams = call->streams,
+                                 .buffers = buffers,
+                                 .piece_bytes = (size_t)call->op->args[0],
+                             });
+}
+
+/* at: per device weights, with its shard in them. */
+enum zo_status zo_build_run_gather(const struct zo_op_call *call)
+{
+    return gather(call, call->at);
+}
+
+/* at: per device weights, shard. */
+enum zo_status zo_build_run_gather_shards(const struct zo_op_call *call)
+{
+    const size_t bytes = (size_t)call->op->args[0];
+    void *weights[ZO_DEVICES_MAX];
+
+    for (int r = 0; r < call->machine->device_count; r++) {
+        weights[r] = call->at[2 * r];
+        ZO_TRY(call->machine->device_ops->copy(
+            call->streams[r], (char *)weights[r] + (size_t)r * bytes,
+            call->at[2 * r + 1], bytes));
+    }
+    return gather(call, weights);
+}
+
 /* at: rows on the device, rows on the host, record. */
 enum zo_status zo_build_run_copy_rows(const struct zo_op_call *call)
 {
@@ -104,9 +136,9 @@ enum zo_status zo_build_run_norm(const struct zo_op_call *call)
 
 /*
  * A part on every device: pieces of the unit go to their owner, the owner
- * adds them in rank order and rounds once, measures its shard, and everybody
- * gets every shard.  at: per device local, staging, gradient, norm result,
- * workspace.
+ * adds them in rank order and rounds once, measures its shard, and, where
+ * everybody has whole gradients, everybody gets every shard.  at: per device
+ * local, staging, gradient, norm result, workspace.
  */
 enum zo_status zo_build_run_reduce(const struct zo_op_call *call)
 {
@@ -114,6 +146,7 @@ enum zo_status zo_build_run_reduce(const struct zo_op_call *call)
     const struct zo_build_options *options = call->op->context;
     const int64_t shard = options->units[call->op->unit].shard_elems;
     const int64_t bucket = call->op->args[0];
+    const bool is_whole = call->op->args[1] != 0;
     const int ranks = machine->device_count;
     const size_t comm_bytes = zo_dtype_bytes(options->comm_type);
     const size_t type_bytes = zo_dtype_bytes(options->type);
@@ -137,9 +170,9 @@ enum zo_status zo_build_run_reduce(const struct zo_op_call *call)
         }
         ZO_TRY(machine->comm_ops->exchange(machine->comm, &exchange));
         for (int r = 0; r < ranks; r++) {
+            const int64_t place = is_whole ? r * shard + at : at;
             const struct zo_reduce_args reduce = {
-                .out = (char *)call->at[5 * r + 2] +
-                       (size_t)(r * shard + at) * type_bytes,
+                .out = (char *)call->at[5 * r + 2] + (size_t)place * type_bytes,
                 .parts = targets[r],
                 .count = piece,
                 .part_count = ranks,
@@ -155,8 +188,12 @@ enum zo_status zo_build_run_reduce(const struct zo_op_call *call)
     for (int r = 0; r < ranks; r++) {
         grads[r] = call->at[5 * r + 2];
         ZO_TRY(queue_norm(call, r, call->streams[r],
-                          (char *)grads[r] + (size_t)(r * shard) * type_bytes,
+                          (char *)grads[r] +
+                              (size_t)(is_whole ? r * shard : 0) * type_bytes,
                           call->at[5 * r + 3], call->at[5 * r + 4]));
+    }
+    if (!is_whole) {
+        return ZO_OK;
     }
     return machine->comm_ops->all_gather(
         machine->comm, &(struct zo_comm_all_gather_args){
@@ -174,6 +211,7 @@ static bool adamw_args(const struct zo_op_call *call,
     const struct zo_unit *unit = &options->units[call->op->unit];
     const struct zo_step_record *record = call->at[0];
     const struct zo_control *control = call->at[1];
+    const int64_t first = call->op->args[1];
     const bool decides = options->decides;
 
     *args_out = (struct zo_adamw_args){
@@ -184,8 +222,10 @@ static bool adamw_args(const struct zo_op_call *call,
         .exp_avg_sq = call->at[5],
         .grad = call->at[6],
         .bad = call->at[7],
-        .count = unit->elems,
-        .decay_count = unit->decay_elems,
+        .count = call->op->args[2],
+        .decay_count = zo_max_i64(
+            0, zo_min_i64(unit->decay_elems - first, call->op->args[2])),
+        .first_index = first,
         .scalars = decides ? control->update : record->update,
         .type = options->type,
         .moment_type = options->moment_type,

@@ -64,8 +64,21 @@ static int priority_of(const struct zo_build_options *options, int unit)
     return zo_build_rings_gradient(options, unit) ? options->unit_count : unit;
 }
 
-enum zo_status zo_lister_update(const struct zo_lister *lister, int u, int d,
-                                zo_buffer_id grad)
+/* What an update touches of a buffer: on the host all of the unit, which a ring
+ * may hold in more than it needs; on a device what the device owns. */
+static struct zo_access own_or_all(const struct zo_build *build, int u, int d,
+                                   zo_buffer_id id, size_t elem_bytes,
+                                   enum zo_access_mode mode)
+{
+    return build->program.buffers[id].tier != ZO_TIER_GPU
+               ? (struct zo_access){id, mode, 0,
+                                    (uint64_t)build->options.units[u].elems *
+                                        elem_bytes}
+               : zo_build_own_access(build, u, d, id, elem_bytes, mode);
+}
+
+static enum zo_status update_one(const struct zo_lister *lister, int u, int d,
+                                 zo_buffer_id grad)
 {
     struct zo_build *build = lister->build;
     struct zo_program *program = &build->program;
@@ -73,39 +86,42 @@ enum zo_status zo_lister_update(const struct zo_lister *lister, int u, int d,
     const struct zo_unit_buffers *unit = zo_build_unit(build, u, d);
     const bool offloads = zo_build_offloads(options, u);
     const bool has_weights = unit->weights != ZO_NO_BUFFER;
-    const uint64_t typed =
-        (uint64_t)options->units[u].elems * zo_dtype_bytes(options->type);
-    const struct zo_access bad = {
-        offloads ? build->host_bad : build->bad[d], ZO_READ_WRITE,
-        (uint64_t)((offloads ? d * options->unit_count : 0) + u) *
-            sizeof(uint32_t),
-        sizeof(uint32_t)};
+    const struct zo_held own =
+        offloads ? (struct zo_held){0, options->units[u].elems}
+                 : zo_build_own(options, u, d);
+    const size_t typed = zo_dtype_bytes(options->type);
+    const size_t moment = options->moment_type == ZO_BF16 ? 2 : 4;
+    const size_t second = options->type == ZO_BF16 ? 2 : 4;
+    const struct zo_access bad = {offloads ? build->host_bad : build->bad[d],
+                                  ZO_READ_WRITE, (uint64_t)u * sizeof(uint32_t),
+                                  sizeof(uint32_t)};
     struct zo_access accesses[] = {
         zo_whole(program, build->record, ZO_READ),
         zo_whole(program, build->control, ZO_READ),
-        zo_whole(program, has_weights ? unit->weights : unit->master,
-                 ZO_READ_WRITE),
-        zo_whole(program, second_of(build, unit), ZO_READ_WRITE),
-        zo_whole(program, unit->exp_avg, ZO_READ_WRITE),
-        zo_whole(program, unit->exp_avg_sq, ZO_READ_WRITE),
-        {grad, ZO_READ, 0, typed},
+        own_or_all(build, u, d, has_weights ? unit->weights : unit->master,
+                   has_weights ? typed : 4, ZO_READ_WRITE),
+        own_or_all(build, u, d, second_of(build, unit), second, ZO_READ_WRITE),
+        own_or_all(build, u, d, unit->exp_avg, moment, ZO_READ_WRITE),
+        own_or_all(build, u, d, unit->exp_avg_sq, moment, ZO_READ_WRITE),
+        own_or_all(build, u, d, grad, typed, ZO_READ),
         bad,
     };
     const struct zo_op op = {
         .name = offloads ? "AdamW on the host" : "AdamW",
         .run = offloads ? zo_build_run_adamw_cpu : zo_build_run_adamw,
         .context = options,
-        .args = {has_weights},
+        .args = {has_weights, own.first, own.count},
         .engine = ZO_ENGINE_COMPUTE,
         .device = d,
         .unit = u,
         .micro = -1,
         .priority = priority_of(options, u),
-        .parts = offloads
-                     ? (int)zo_div_ceil(options->units[u].elems, ZO_TILE_ELEMS)
-                     : 1,
+        .parts = offloads ? (int)zo_div_ceil(own.count, ZO_TILE_ELEMS) : 1,
     };
 
+    if (offloads && d > 0) {
+        return ZO_OK; /* the host has one copy, whose update is one */
+    }
     if (!options->decides) {
         accesses[1].bytes = 0; /* nothing to wait for: the record has it all */
     }
@@ -181,6 +197,12 @@ static enum zo_status finish_alone(const struct zo_lister *lister, int u,
         3);
 }
 
+/* Whether every device gets the whole gradient, as at stages 0 and 1. */
+static bool has_whole_gradient(const struct zo_build_options *options, int u)
+{
+    return zo_build_stage(options) <= 1 && !zo_build_offloads(options, u);
+}
+
 /* Several devices: the sums, rounded, are exchanged and added at owners. */
 static enum zo_status finish_together(const struct zo_lister *lister, int u,
                                       const zo_buffer_id *grads)
@@ -190,6 +212,10 @@ static enum zo_status finish_together(const struct zo_lister *lister, int u,
     const struct zo_build_options *options = &build->options;
     const struct zo_unit *unit = &options->units[u];
     const size_t comm_bytes = zo_dtype_bytes(options->comm_type);
+    const bool is_whole = has_whole_gradient(options, u);
+    const uint64_t grad_bytes =
+        (uint64_t)(is_whole ? unit->elems : unit->shard_elems) *
+        zo_dtype_bytes(options->type);
     const int64_t bucket =
         options->bucket_elems > 0
             ? zo_min_i64((int64_t)zo_round_up((uint64_t)options->bucket_elems,
@@ -201,7 +227,7 @@ static enum zo_status finish_together(const struct zo_lister *lister, int u,
         .name = "gradient reduction",
         .run = zo_build_run_reduce,
         .context = options,
-        .args = {bucket},
+        .args = {bucket, is_whole},
         .engine = ZO_ENGINE_COLLECTIVE,
         .unit = u,
         .micro = -1,
@@ -223,7 +249,8 @@ static enum zo_status finish_together(const struct zo_lister *lister, int u,
         ZO_TRY(emit_cast(lister, u, d, local, options->comm_type));
         accesses[5 * d] = zo_whole(program, local, ZO_READ);
         accesses[5 * d + 1] = zo_whole(program, staging, ZO_WRITE);
-        accesses[5 * d + 2] = zo_whole(program, grads[d], ZO_WRITE);
+        accesses[5 * d + 2] =
+            (struct zo_access){grads[d], ZO_WRITE, 0, grad_bytes};
         accesses[5 * d + 3] = norm_access(build, u, d);
         accesses[5 * d + 4] =
             zo_whole(program, build->norm_workspace[d], ZO_WRITE);
@@ -235,71 +262,101 @@ static enum zo_status finish_together(const struct zo_lister *lister, int u,
 /* ---- behind backward ------------------------------------------------------
  */
 
-/* A gradient on its way to the host; *id becomes where it is there. */
-static enum zo_status drain(struct zo_lister *lister, int u, zo_buffer_id *id)
+/* A gradient on its way to the host, each device's part of it; `grads` become
+ * where it is there. */
+static enum zo_status drain(struct zo_lister *lister, int u,
+                            zo_buffer_id *grads)
 {
     struct zo_build *build = lister->build;
     const struct zo_build_options *options = &build->options;
     const int depth = options->placement.host_gradient_ring;
-    const uint64_t bytes =
-        (uint64_t)options->units[u].elems * zo_dtype_bytes(options->type);
+    const uint64_t elem_bytes = zo_dtype_bytes(options->type);
     const zo_buffer_id kept = zo_build_unit(build, u, 0)->grad;
-    const zo_buffer_id source = *id;
+    const zo_buffer_id target =
+        kept != ZO_NO_BUFFER
+            ? kept
+            : build->host_gradient_ring[lister->host_gradients++ % depth];
 
-    *id = kept != ZO_NO_BUFFER
-              ? kept
-              : build->host_gradient_ring[lister->host_gradients++ % depth];
-    return zo_lister_copy(lister, &(struct zo_copy){
-                                      .engine = ZO_ENGINE_D2H,
-                                      .name = "gradient to the host",
-                                      .unit = u,
-                                      .micro = -1,
-                                      .target = {*id, ZO_WRITE, 0, bytes},
-                                      .source = {source, ZO_READ, 0, bytes},
-                                  });
+    for (int d = 0; d < options->device_count; d++) {
+        const struct zo_held own = zo_build_own(options, u, d);
+        const uint64_t bytes = (uint64_t)own.count * elem_bytes;
+
+        ZO_TRY(zo_lister_copy(
+            lister, &(struct zo_copy){
+                        .engine = ZO_ENGINE_D2H,
+                        .name = "gradient to the host",
+                        .device = d,
+                        .unit = u,
+                        .micro = -1,
+                        .target = {target, ZO_WRITE,
+                                   (uint64_t)own.first * elem_bytes, bytes},
+                        .source = {grads[d], ZO_READ, 0, bytes},
+                    }));
+        grads[d] = target;
+    }
+    return ZO_OK;
 }
 
-/* Where the rounded gradient of a unit is made. */
-static enum zo_status open_gradient(struct zo_lister *lister, int u, int d,
-                                    zo_buffer_id *id_out)
+/* Where the rounded gradient of a unit is made, on each device. */
+static enum zo_status open_gradients(struct zo_lister *lister, int u,
+                                     zo_buffer_id *grads)
 {
     struct zo_build *build = lister->build;
     const struct zo_build_options *options = &build->options;
-    const struct zo_emit emit = {.program = &build->program,
-                                 .schedule = lister->schedule,
-                                 .device = d,
-                                 .unit = u};
+    const bool offloads = zo_build_offloads(options, u);
+    const int slot =
+        offloads ? lister->gradients++ % options->placement.gradient_ring : 0;
+    const int64_t elems = zo_build_stage(options) >= 2
+                              ? options->units[u].shard_elems
+                              : options->units[u].elems;
 
-    if (zo_build_offloads(options, u)) {
-        *id_out = build->gradient_ring[lister->gradients++ %
-                                       options->placement.gradient_ring];
-        return ZO_OK;
+    for (int d = 0; d < options->device_count; d++) {
+        const struct zo_emit emit = {.program = &build->program,
+                                     .schedule = lister->schedule,
+                                     .device = d,
+                                     .unit = u};
+
+        grads[d] = offloads ? build->gradient_ring[d][slot]
+                            : zo_build_unit(build, u, d)->grad;
+        if (grads[d] == ZO_NO_BUFFER) {
+            ZO_TRY(zo_emit_buffer(
+                &emit, ZO_PURPOSE_GRADIENT, "gradient",
+                (uint64_t)elems * zo_dtype_bytes(options->type), &grads[d]));
+        }
     }
-    *id_out = zo_build_unit(build, u, d)->grad;
-    return *id_out != ZO_NO_BUFFER
-               ? ZO_OK
-               : zo_emit_buffer(&emit, ZO_PURPOSE_GRADIENT, "gradient",
-                                (uint64_t)options->units[u].elems *
-                                    zo_dtype_bytes(options->type),
-                                id_out);
+    return ZO_OK;
 }
 
 enum zo_status zo_lister_finish(struct zo_lister *lister, int u)
 {
     const struct zo_build_options *options = &lister->build->options;
-    const int devices = options->device_count;
     zo_buffer_id grads[ZO_DEVICES_MAX];
 
-    for (int d = 0; d < devices; d++) {
-        ZO_TRY(open_gradient(lister, u, d, &grads[d]));
-    }
-    ZO_TRY(devices == 1 ? finish_alone(lister, u, grads[0])
-                        : finish_together(lister, u, grads));
+    ZO_TRY(open_gradients(lister, u, grads));
+    ZO_TRY(options->device_count == 1 ? finish_alone(lister, u, grads[0])
+                                      : finish_together(lister, u, grads));
     if (zo_build_offloads(options, u)) {
-        ZO_TRY(drain(lister, u, &grads[0]));
+        ZO_TRY(drain(lister, u, grads));
     }
-    for (int d = 0; !options->decides && d < devices; d++) {
-        ZO_TRY(zo_lister_update(lister, u, d, grads[d]));
+    return options->decides ? ZO_OK : zo_lister_update_all(lister, u, grads);
+}
+
+enum zo_status zo_lister_update_all(const struct zo_lister *lister, int u,
+                                    const zo_buffer_id *grads)
+{
+    struct zo_build *build = lister->build;
+    const struct zo_build_options *options = &build->options;
+    const int stage = zo_build_stage(options);
+    zo_buffer_id weights[ZO_DEVICES_MAX];
+
+    for (int d = 0; d < options->device_count; d++) {
+        const struct zo_unit_buffers *unit = zo_build_unit(build, u, d);
+
+        ZO_TRY(update_one(lister, u, d, grads != NULL ? grads[d] : unit->grad));
+        weights[d] = unit->weights;
     }
-    return ZO_OK;
+    /* Each has updated its shard of weights that all have whole. */
+    return (stage == 1 || stage == 2) && !zo_build_offloads(options, u)
+               ? zo_lister_gather_weights(lister, u, weights, false)
+               : ZO_OK;
 }

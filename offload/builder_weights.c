@@ -9,7 +9,7 @@
 bool zo_build_gathers(const struct zo_build_options *options, int unit,
                       struct zo_unit_rows *rows_out)
 {
-    return zo_build_streams(options, unit) &&
+    return zo_build_weights_leave(options, unit) &&
            options->model_ops->rows != NULL &&
            options->model_ops->rows(options->model, unit, rows_out);
 }
@@ -29,6 +29,18 @@ static struct zo_use use_of(const struct zo_build_options *options, int unit)
     };
 }
 
+/* The first use of its unit in the list. */
+static bool is_first_use(const struct zo_lister *lister,
+                         const struct zo_use *use)
+{
+    for (const struct zo_use *u = lister->uses; u < use; u++) {
+        if (u->unit == use->unit) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* A device's own copy of weights that the host has updated: once a list. */
 static bool renews(const struct zo_lister *lister, size_t at)
 {
@@ -38,12 +50,7 @@ static bool renews(const struct zo_lister *lister, size_t at)
     if (!zo_build_offloads(options, unit) || zo_build_streams(options, unit)) {
         return false;
     }
-    for (size_t i = 0; i < at; i++) {
-        if (lister->uses[i].unit == unit) {
-            return false;
-        }
-    }
-    return true;
+    return is_first_use(lister, &lister->uses[at]);
 }
 
 enum zo_status zo_lister_plan_uses(struct zo_lister *lister, int passes)
@@ -134,36 +141,105 @@ static zo_buffer_id place_of(const struct zo_lister *lister,
         zo_build_unit(build, use->unit, device);
 
     if (use->slot != ZO_NO_SLOT) {
-        return build->weight_ring[use->slot];
+        return build->weight_ring[device][use->slot];
     }
     return unit->device_weights != ZO_NO_BUFFER ? unit->device_weights
                                                 : unit->weights;
 }
 
-static enum zo_status fetch(struct zo_lister *lister, const struct zo_use *use,
-                            int device)
+/* Of a range of elements in a buffer that begins with the unit. */
+static struct zo_access part_of(zo_buffer_id id, enum zo_access_mode mode,
+                                struct zo_held part, size_t elem_bytes)
+{
+    return (struct zo_access){id, mode, (uint64_t)part.first * elem_bytes,
+                              (uint64_t)part.count * elem_bytes};
+}
+
+/* From the host: each device gets what it owns over its own bus. */
+static enum zo_status fetch_from_host(struct zo_lister *lister,
+                                      const struct zo_use *use)
 {
     struct zo_build *build = lister->build;
     const struct zo_build_options *options = &build->options;
-    const uint64_t bytes = (uint64_t)options->units[use->unit].elems *
-                           zo_dtype_bytes(options->type);
-    zo_buffer_id source = zo_build_unit(build, use->unit, device)->weights;
+    const size_t elem_bytes = zo_dtype_bytes(options->type);
+    zo_buffer_id source = zo_build_unit(build, use->unit, 0)->weights;
 
     if (zo_build_stages(options, use->unit)) {
         source = build->staging_ring[lister->staged++ % ZO_STAGING_DEPTH];
-        ZO_TRY(stage(lister, use->unit, device, source));
+        ZO_TRY(stage(lister, use->unit, 0, source));
     }
-    return zo_lister_copy(
-        lister,
-        &(struct zo_copy){
-            .engine = ZO_ENGINE_H2D,
-            .name = "weights to the device",
-            .device = device,
-            .unit = use->unit,
-            .micro = -1,
-            .target = head_of(place_of(lister, use, device), ZO_WRITE, bytes),
-            .source = head_of(source, ZO_READ, bytes),
-        });
+    for (int d = 0; d < options->device_count; d++) {
+        const struct zo_held own = zo_build_own(options, use->unit, d);
+
+        ZO_TRY(zo_lister_copy(
+            lister, &(struct zo_copy){
+                        .engine = ZO_ENGINE_H2D,
+                        .name = "weights to the device",
+                        .device = d,
+                        .unit = use->unit,
+                        .micro = -1,
+                        .target = part_of(place_of(lister, use, d), ZO_WRITE,
+                                          own, elem_bytes),
+                        .source = part_of(source, ZO_READ, own, elem_bytes),
+                    }));
+    }
+    return ZO_OK;
+}
+
+enum zo_status zo_lister_gather_weights(const struct zo_lister *lister,
+                                        int unit, const zo_buffer_id *weights,
+                                        bool from_shards)
+{
+    struct zo_build *build = lister->build;
+    const struct zo_build_options *options = &build->options;
+    const size_t elem_bytes = zo_dtype_bytes(options->type);
+    const struct zo_held whole = {0, options->units[unit].elems};
+    const struct zo_op op = {
+        .name = "weights gathered",
+        .run = from_shards ? zo_build_run_gather_shards : zo_build_run_gather,
+        .args = {options->units[unit].shard_elems * (int64_t)elem_bytes},
+        .engine = ZO_ENGINE_COLLECTIVE,
+        .unit = unit,
+        .micro = -1,
+    };
+    struct zo_access accesses[2 * ZO_DEVICES_MAX];
+    size_t count = 0;
+
+    for (int d = 0; d < options->device_count; d++) {
+        accesses[count++] =
+            part_of(weights[d], from_shards ? ZO_WRITE : ZO_READ_WRITE, whole,
+                    elem_bytes);
+        if (from_shards) {
+            accesses[count++] =
+                zo_whole(&build->program,
+                         zo_build_unit(build, unit, d)->weights, ZO_READ);
+        }
+    }
+    return zo_schedule_add(&build->program, lister->schedule, &op, accesses,
+                           count);
+}
+
+static enum zo_status fetch(struct zo_lister *lister, const struct zo_use *use)
+{
+    const struct zo_build_options *options = &lister->build->options;
+    const bool from_host = zo_build_weights_leave(options, use->unit) ||
+                           zo_build_offloads(options, use->unit);
+    zo_buffer_id places[ZO_DEVICES_MAX];
+
+    for (int d = 0; d < options->device_count; d++) {
+        places[d] = place_of(lister, use, d);
+    }
+    if (from_host) {
+        ZO_TRY(fetch_from_host(lister, use));
+    } else if (options->decides && !options->evaluates_only &&
+               is_first_use(lister, use)) {
+        /* Shards whose update a decision has held up. */
+        ZO_TRY(zo_lister_update_all(lister, use->unit, NULL));
+    }
+    return options->device_count == 1
+               ? ZO_OK
+               : zo_lister_gather_weights(lister, use->unit, places,
+                                          !from_host);
 }
 
 enum zo_status zo_lister_use(struct zo_lister *lister, int unit)
@@ -181,13 +257,13 @@ enum zo_status zo_lister_use(struct zo_lister *lister, int unit)
             break;
         }
         if (next->fetches) {
-            ZO_TRY(fetch(lister, next, 0));
+            ZO_TRY(fetch(lister, next));
         }
         lister->fetch_at++;
     }
-    lister->weights = options->device_count == 1
-                          ? place_of(lister, &lister->uses[at], 0)
-                          : ZO_NO_BUFFER;
+    for (int d = 0; d < options->device_count; d++) {
+        lister->weights[d] = place_of(lister, &lister->uses[at], d);
+    }
     return ZO_OK;
 }
 
@@ -201,7 +277,8 @@ enum zo_status zo_lister_gather(struct zo_lister *lister, int unit, int micro,
     const struct zo_build_options *options = &build->options;
     const int part = micro * options->device_count + device;
     const zo_buffer_id staging =
-        build->rows_ring[lister->gathered++ % ZO_STAGING_DEPTH];
+        build->rows_ring[lister->gathered++ %
+                         (ZO_STAGING_DEPTH * options->device_count)];
     zo_buffer_id *id = zo_lister_part(lister->rows, lister, 0, micro, device);
     const struct zo_emit emit = {.program = &build->program,
                                  .schedule = lister->schedule,
@@ -211,7 +288,8 @@ enum zo_status zo_lister_gather(struct zo_lister *lister, int unit, int micro,
     struct zo_op op = {
         .name = "rows gathered",
         .context = options->model,
-        .args = {zo_build_casts(options, unit) ? ZO_F32 : options->type},
+        .args = {zo_build_casts(options, unit) ? ZO_F32 : options->type,
+                 device},
         .unit = unit,
         .micro = micro,
         .priority = unit};

@@ -225,6 +225,12 @@ void *zo_executor_address(const struct zo_executor *executor, zo_buffer_id id,
            buffer->offset + (uint64_t)slot * buffer->slot_stride_bytes;
 }
 
+enum zo_tier zo_executor_tier(const struct zo_executor *executor,
+                              zo_buffer_id id)
+{
+    return executor->program->buffers[id].tier;
+}
+
 void zo_executor_resolve(struct zo_executor *executor,
                          const struct zo_instance *instance, void **at)
 {

@@ -59,6 +59,10 @@ void zo_executor_close(struct zo_executor *executor);
 void *zo_executor_address(const struct zo_executor *executor, zo_buffer_id id,
                           int slot);
 
+/* The tier that a buffer lies in. */
+enum zo_tier zo_executor_tier(const struct zo_executor *executor,
+                              zo_buffer_id id);
+
 /*
  * The slot of the next list: 0, 1, 0, ...  Waits until the list that used it
  * last is done, so that its records may be written.

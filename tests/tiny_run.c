@@ -317,6 +317,7 @@ enum zo_status tiny_open_trainer(struct tiny_run *run)
         .simd = k->simd,
         .cpu_threads = k->cpu_threads,
         .keeps_gradients = k->keeps_gradients,
+        .stage = k->stage,
         .records_times = k->records_times,
         .trace = k->trace,
     };
@@ -388,23 +389,17 @@ static enum zo_status keep_eval(void *context,
     return ZO_OK;
 }
 
-/* FNV-1a over the bytes of a buffer. */
-static enum zo_status hash_buffer(const struct tiny_run *run, zo_buffer_id id,
-                                  uint64_t *hash)
+/* FNV-1a over the bytes of a part of a buffer. */
+static enum zo_status hash_bytes(const struct tiny_run *run, zo_buffer_id id,
+                                 uint64_t offset, uint64_t size_bytes,
+                                 uint64_t *hash)
 {
-    const struct zo_weights weights = zo_trainer_weights(run->trainer);
-    const struct zo_build *build = zo_trainer_build(run->trainer);
     enum zo_status status;
-    unsigned char *bytes;
-    uint64_t size_bytes;
+    unsigned char *bytes = malloc(size_bytes);
 
-    if (id == ZO_NO_BUFFER) {
-        return ZO_OK;
-    }
-    size_bytes = build->program.buffers[id].bytes;
-    bytes = malloc(size_bytes);
     ZO_ASSERT(bytes != NULL);
-    status = zo_executor_download(weights.executor, bytes, id, 0, size_bytes);
+    status = zo_executor_download(zo_trainer_executor(run->trainer), bytes, id,
+                                  offset, size_bytes);
     for (uint64_t i = 0; status == ZO_OK && i < size_bytes; i++) {
         *hash = (*hash ^ bytes[i]) * UINT64_C(1099511628211);
     }
@@ -412,22 +407,59 @@ static enum zo_status hash_buffer(const struct tiny_run *run, zo_buffer_id id,
     return status;
 }
 
+/* A unit's state, from `device` on, whose buffers may hold shards. */
+static enum zo_status hash_state(const struct tiny_run *run, int unit,
+                                 int device, size_t place, size_t elem_bytes,
+                                 uint64_t *hash)
+{
+    const struct zo_build *build = zo_trainer_build(run->trainer);
+    const int64_t end = build->options.units[unit].elems;
+    int64_t at = 0;
+
+    for (int d = device; d < build->options.device_count && at < end; d++) {
+        zo_buffer_id id;
+        struct zo_held held;
+
+        memcpy(&id, (const char *)zo_build_unit(build, unit, d) + place,
+               sizeof(id));
+        if (id == ZO_NO_BUFFER) {
+            return ZO_OK;
+        }
+        held = zo_build_held(build, unit, d, id, elem_bytes);
+        if (held.first + held.count > at) {
+            const int64_t to = held.first + held.count;
+
+            ZO_TRY(hash_bytes(run, id, (uint64_t)(at - held.first) * elem_bytes,
+                              (uint64_t)(to - at) * elem_bytes, hash));
+            at = to;
+        }
+    }
+    return ZO_OK;
+}
+
 enum zo_status tiny_state(const struct tiny_run *run, int device,
                           uint64_t *hash_out)
 {
     const struct zo_build *build = zo_trainer_build(run->trainer);
+    const size_t typed = zo_dtype_bytes(build->options.type);
+    const size_t moment = build->options.moment_type == ZO_BF16 ? 2 : 4;
     uint64_t hash = UINT64_C(14695981039346656037);
 
+    if (run->knobs.stage > 0) {
+        device = 0; /* nobody has all of it alone */
+    }
     for (int u = 0; u < build->options.unit_count; u++) {
-        const struct zo_unit_buffers *unit = zo_build_unit(build, u, device);
-
-        if (unit->master == ZO_NO_BUFFER) { /* or they follow from it */
-            ZO_TRY(hash_buffer(run, unit->weights, &hash));
+#define HASH(state, bytes)                                                     \
+    ZO_TRY(hash_state(run, u, device, offsetof(struct zo_unit_buffers, state), \
+                      bytes, &hash))
+        if (build->options.type != ZO_F16) { /* there they follow from it */
+            HASH(weights, typed);
         }
-        ZO_TRY(hash_buffer(run, unit->remainder, &hash));
-        ZO_TRY(hash_buffer(run, unit->master, &hash));
-        ZO_TRY(hash_buffer(run, unit->exp_avg, &hash));
-        ZO_TRY(hash_buffer(run, unit->exp_avg_sq, &hash));
+        HASH(remainder, 2);
+        HASH(master, 4);
+        HASH(exp_avg, moment);
+        HASH(exp_avg_sq, moment);
+#undef HASH
     }
     *hash_out = hash;
     return ZO_OK;

@@ -39,6 +39,7 @@ struct tiny_knobs {
     uint64_t delay_seed;
     bool is_serial, poisons;
     bool on_gpu;
+    int stage; /* ZeRO's */
     uint64_t fail_at_op;
     bool records_times;
     struct zo_trace *trace; /* borrowed; opened, with records_times */
@@ -73,7 +74,7 @@ struct tiny_result {
     int step_count, eval_count;
     struct zo_step_metrics step[TINY_STEPS_MAX];
     struct zo_eval_metrics eval[TINY_STEPS_MAX];
-    uint64_t state;     /* a hash of every state of the first device */
+    uint64_t state;     /* a hash of every state */
     bool devices_agree; /* the other devices have the same states */
 };
 

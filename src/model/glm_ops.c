@@ -67,7 +67,8 @@ enum zo_status zo_glm_run_gather_rows(const struct zo_op_call *call)
     const struct zo_step_record *record = call->at[0];
     const struct zo_glm *glm = call->op->context;
     const struct zo_micro_counts *counts =
-        &record->counts[call->op->micro * call->machine->device_count];
+        &record->counts[call->op->micro * call->machine->device_count +
+                        call->op->args[1]];
     const char *batch = call->at[3];
     const int32_t *ids = (const int32_t *)(batch + glm->batch.ids);
     const int32_t *distinct = (const int32_t *)(batch + glm->batch.segment_id);

@@ -66,6 +66,7 @@ check_PROGRAMS += \
 	tests/test_trace \
 	tests/test_trainer \
 	tests/test_offload_bits \
+	tests/test_stages \
 	tests/test_trainer_bits \
 	tests/test_trainer_faults \
 	tests/test_trainer_lists \
@@ -76,6 +77,7 @@ tests_test_moments_SOURCES = tests/test_moments.c $(tiny_run)
 tests_test_steady_SOURCES = tests/test_steady.c $(tiny_run)
 tests_test_trace_SOURCES = tests/test_trace.c $(tiny_run)
 tests_test_trainer_SOURCES = tests/test_trainer.c $(tiny_run)
+tests_test_stages_SOURCES = tests/test_stages.c $(tiny_run)
 tests_test_offload_bits_SOURCES = tests/test_offload_bits.c $(tiny_run)
 tests_test_trainer_bits_SOURCES = tests/test_trainer_bits.c $(tiny_run)
 tests_test_trainer_faults_SOURCES = tests/test_trainer_faults.c $(tiny_run)

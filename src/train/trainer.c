@@ -132,15 +132,30 @@ enum zo_status zo_trainer_gradient(const struct zo_trainer *trainer,
         &zo_glm_parameters(trainer->glm)->items[parameter];
     const struct zo_unit_tensor *tensor =
         &zo_glm_tensors(trainer->glm)[parameter];
-    const size_t bytes = (size_t)tensor->elems * zo_dtype_bytes(type);
+    const size_t elem_bytes = zo_dtype_bytes(type);
+    const int64_t end = tensor->offset_elems + tensor->elems;
     enum zo_status status;
-    void *grad = NULL;
+    int64_t at = tensor->offset_elems;
+    char *grad = NULL;
 
-    ZO_TRY(zo_alloc(1, bytes, "a gradient", &grad));
-    status = zo_executor_download(
-        trainer->executor, grad,
-        zo_build_unit(&trainer->build, named->unit, 0)->grad,
-        (uint64_t)tensor->offset_elems * zo_dtype_bytes(type), bytes);
+    ZO_TRY(zo_alloc((size_t)tensor->elems, elem_bytes, "a gradient", &grad));
+    status = ZO_OK;
+    for (int d = 0; status == ZO_OK && at < end; d++) {
+        const zo_buffer_id id =
+            zo_build_unit(&trainer->build, named->unit, d)->grad;
+        const struct zo_held held =
+            zo_build_held(&trainer->build, named->unit, d, id, elem_bytes);
+        const int64_t to = zo_min_i64(end, held.first + held.count);
+
+        if (to > at) {
+            status = zo_executor_download(
+                trainer->executor,
+                grad + (size_t)(at - tensor->offset_elems) * elem_bytes, id,
+                (uint64_t)(at - held.first) * elem_bytes,
+                (size_t)(to - at) * elem_bytes);
+            at = to;
+        }
+    }
     for (int64_t i = 0; status == ZO_OK && i < tensor->elems; i++) {
         target[i] = zo_load(grad, type, i);
     }

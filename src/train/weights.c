@@ -119,27 +119,64 @@ static void split(enum zo_dtype type, bool has_remainder,
     }
 }
 
-static enum zo_status upload_to(struct zo_staging *staging, enum zo_dtype type,
-                                const struct zo_weight_home *home,
-                                const struct forms *forms, uint64_t offset,
-                                size_t elems)
+/* The elements of a unit that a buffer holds. */
+static struct zo_held held_by(const struct zo_weights *weights, int unit,
+                              int device, zo_buffer_id id, size_t elem_bytes)
 {
-    if (type == ZO_F32) {
-        return zo_staging_upload(staging, home->weights, 4 * offset,
-                                 forms->master, 4 * elems);
+    int count = 0;
+
+    return weights->train != NULL
+               ? zo_build_held(weights->train, unit, device, id, elem_bytes)
+               : (struct zo_held){
+                     0, zo_glm_units(weights->glm, &count)[unit].elems};
+}
+
+/* A stretch of a unit's elements, on its way to one device. */
+struct stretch {
+    const struct zo_weights *weights;
+    struct zo_staging *staging;
+    int unit, device;
+    int64_t first, count;
+};
+
+/* What of it the buffer holds; the host's buffers are one for all devices. */
+static enum zo_status send(const struct stretch *stretch, zo_buffer_id id,
+                           const void *source, size_t elem_bytes)
+{
+    struct zo_held held;
+    int64_t from, to;
+
+    if (id == ZO_NO_BUFFER ||
+        (stretch->device > 0 &&
+         zo_executor_tier(stretch->weights->executor, id) != ZO_TIER_GPU)) {
+        return ZO_OK;
     }
-    if (home->remainder != ZO_NO_BUFFER) {
-        ZO_TRY(zo_staging_upload(staging, home->remainder, 2 * offset,
-                                 forms->remainder, 2 * elems));
+    held = held_by(stretch->weights, stretch->unit, stretch->device, id,
+                   elem_bytes);
+    from = zo_max_i64(stretch->first, held.first);
+    to = zo_min_i64(stretch->first + stretch->count, held.first + held.count);
+    if (from >= to) {
+        return ZO_OK;
     }
-    if (home->master != ZO_NO_BUFFER) {
-        ZO_TRY(zo_staging_upload(staging, home->master, 4 * offset,
-                                 forms->master, 4 * elems));
+    return zo_staging_upload(
+        stretch->staging, id, (uint64_t)(from - held.first) * elem_bytes,
+        (const char *)source + (size_t)(from - stretch->first) * elem_bytes,
+        (size_t)(to - from) * elem_bytes);
+}
+
+static enum zo_status upload_to(const struct stretch *stretch,
+                                const struct forms *forms)
+{
+    const struct zo_weights *weights = stretch->weights;
+    const struct zo_weight_home home =
+        home_of(weights, stretch->unit, stretch->device);
+
+    if (weights->type == ZO_F32) {
+        return send(stretch, home.weights, forms->master, 4);
     }
-    return home->weights == ZO_NO_BUFFER
-               ? ZO_OK
-               : zo_staging_upload(staging, home->weights, 2 * offset,
-                                   forms->weight, 2 * elems);
+    ZO_TRY(send(stretch, home.remainder, forms->remainder, 2));
+    ZO_TRY(send(stretch, home.master, forms->master, 4));
+    return send(stretch, home.weights, forms->weight, 2);
 }
 
 /* Finite masters that the type cannot hold. */
@@ -175,11 +212,16 @@ static enum zo_status send_part(const struct filling *filling,
     split(weights->type, has_remainder, forms, part->count);
     counts->overflowed += count_overflows(weights->type, forms, part->count);
     for (int d = 0; d < weights->device_count; d++) {
-        const struct zo_weight_home home = home_of(weights, unit, d);
+        const struct stretch stretch = {
+            .weights = weights,
+            .staging = filling->staging,
+            .unit = unit,
+            .device = d,
+            .first = tensor->offset_elems + part->first,
+            .count = part->count,
+        };
 
-        ZO_TRY(upload_to(filling->staging, weights->type, &home, forms,
-                         (uint64_t)(tensor->offset_elems + part->first),
-                         (size_t)part->count));
+        ZO_TRY(upload_to(&stretch, forms));
     }
     return ZO_OK;
 }
@@ -405,34 +447,71 @@ enum zo_status zo_weights_randomize(const struct zo_weights *weights,
 
 /* ---- writing ------------------------------------------------------------- */
 
-static enum zo_status download(const struct zo_weights *weights, void *target,
-                               zo_buffer_id source, int64_t at, int64_t count,
-                               size_t elem_bytes)
+/* A state of a unit, by what the buffers of one device are called. */
+typedef zo_buffer_id (*zo_state_of)(const struct zo_weight_home *home);
+
+static zo_buffer_id weights_of(const struct zo_weight_home *home)
 {
-    return zo_executor_download(weights->executor, target, source,
-                                (uint64_t)at * elem_bytes,
-                                (size_t)count * elem_bytes);
+    return home->weights;
+}
+
+static zo_buffer_id remainder_of(const struct zo_weight_home *home)
+{
+    return home->remainder;
+}
+
+static zo_buffer_id master_of(const struct zo_weight_home *home)
+{
+    return home->master;
+}
+
+/* Elements of a unit's state, each from the first device that holds it. */
+static enum zo_status download(const struct zo_weights *weights, int unit,
+                               zo_state_of state, size_t elem_bytes,
+                               int64_t first, int64_t count, void *target)
+{
+    const int64_t end = first + count;
+    int64_t at = first;
+
+    for (int d = 0; d < weights->device_count && at < end; d++) {
+        const struct zo_weight_home home = home_of(weights, unit, d);
+        const struct zo_held held =
+            held_by(weights, unit, d, state(&home), elem_bytes);
+        const int64_t to = zo_min_i64(end, held.first + held.count);
+
+        if (to > at) {
+            ZO_TRY(zo_executor_download(
+                weights->executor,
+                (char *)target + (size_t)(at - first) * elem_bytes,
+                state(&home), (uint64_t)(at - held.first) * elem_bytes,
+                (size_t)(to - at) * elem_bytes));
+            at = to;
+        }
+    }
+    return ZO_OK;
 }
 
 /* The masters of `count` (at most a piece) elements of a unit, from `at`. */
-static enum zo_status read_masters(const struct zo_weights *weights,
-                                   const struct zo_weight_home *home,
+static enum zo_status read_masters(const struct zo_weights *weights, int unit,
                                    int64_t at, int64_t count,
                                    struct piece *piece, float *target)
 {
+    const struct zo_weight_home home = home_of(weights, unit, 0);
+    const bool has_remainder = home.remainder != ZO_NO_BUFFER;
+
     if (weights->type == ZO_F32) {
-        return download(weights, target, home->weights, at, count, 4);
+        return download(weights, unit, weights_of, 4, at, count, target);
     }
-    if (home->master != ZO_NO_BUFFER) {
-        return download(weights, target, home->master, at, count, 4);
+    if (home.master != ZO_NO_BUFFER) {
+        return download(weights, unit, master_of, 4, at, count, target);
     }
-    ZO_TRY(download(weights, piece->weight, home->weights, at, count, 2));
-    if (home->remainder != ZO_NO_BUFFER) {
-        ZO_TRY(
-            download(weights, piece->remainder, home->remainder, at, count, 2));
+    ZO_TRY(download(weights, unit, weights_of, 2, at, count, piece->weight));
+    if (has_remainder) {
+        ZO_TRY(download(weights, unit, remainder_of, 2, at, count,
+                        piece->remainder));
     }
     for (int64_t i = 0; i < count; i++) {
-        target[i] = home->remainder != ZO_NO_BUFFER
+        target[i] = has_remainder
                         ? zo_pair_master(piece->weight[i], piece->remainder[i])
                         : zo_load(piece->weight, weights->type, i);
     }
@@ -448,11 +527,10 @@ static enum zo_status read_all(const struct zo_weights *weights,
         &zo_glm_parameters(weights->glm)->items[parameter];
     const struct zo_unit_tensor *tensor =
         &zo_glm_tensors(weights->glm)[parameter];
-    const struct zo_weight_home home = home_of(weights, named->unit, 0);
 
     for (int64_t at = 0; at < elem_count; at += PIECE_ELEMS) {
         ZO_TRY(read_masters(
-            weights, &home, tensor->offset_elems + first_elem + at,
+            weights, named->unit, tensor->offset_elems + first_elem + at,
             zo_min_i64(PIECE_ELEMS, elem_count - at), piece, target + at));
     }
     return ZO_OK;
