@@ -91,7 +91,9 @@ static enum zo_status update_one(const struct zo_lister *lister, int u, int d,
                  : zo_build_own(options, u, d);
     const size_t typed = zo_dtype_bytes(options->type);
     const size_t moment = options->moment_type == ZO_BF16 ? 2 : 4;
-    const size_t second = options->type == ZO_BF16 ? 2 : 4;
+    const size_t second = options->type == ZO_BF16  ? 2
+                          : options->type == ZO_F16 ? 4
+                                                    : moment; /* none */
     const struct zo_access bad = {offloads ? build->host_bad : build->bad[d],
                                   ZO_READ_WRITE, (uint64_t)u * sizeof(uint32_t),
                                   sizeof(uint32_t)};

@@ -492,7 +492,7 @@ static enum zo_status reduce(struct reduction *r, int64_t bucket)
                                  .elems = (int64_t)SHARD * ranks};
     const struct zo_build_options options = {
         .units = &unit, .type = ZO_BF16, .comm_type = ZO_F32};
-    const struct zo_op op = {.context = &options, .args = {bucket}};
+    const struct zo_op op = {.context = &options, .args = {bucket, true}};
     void *at[5 * RANKS];
     const struct zo_op_call call = {
         .op = &op, .machine = &r->machine, .at = at, .streams = r->streams};
