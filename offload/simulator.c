@@ -15,7 +15,7 @@
 
 /* Ends that differ by rounding alone are one event. */
 #define SAME_MOMENT 1e-12
-#define STEPS       5 /* behind them a step is like the one before */
+#define STEPS       7 /* behind them a step is like the one before */
 
 struct flow {
     size_t instance;
@@ -671,9 +671,12 @@ enum zo_status zo_simulate_steps(const struct zo_sim_options *options,
                                  int schedule, struct zo_sim_result *result_out)
 {
     struct zo_sequence_item items[STEPS];
+    struct zo_sim_options changed = *options;
 
+    changed.window_lists = 2;
+    changed.lists_behind = 1;
     for (int i = 0; i < STEPS; i++) {
         items[i] = (struct zo_sequence_item){schedule, i % 2};
     }
-    return zo_simulate(options, items, STEPS, result_out);
+    return zo_simulate(&changed, items, STEPS, result_out);
 }

@@ -60,8 +60,8 @@ struct zo_sim_engine {
 };
 
 struct zo_sim_result {
-    /* The window: from the end of the list before the last to the end of the
-     * last; with a single list, or `whole`, all of it. */
+    /* The window: from the end of the list before it to that of its last;
+     * with a single list, or `whole`, all of it. */
     double step_seconds, from_seconds, to_seconds;
     struct zo_sim_engine engines[ZO_ENGINES];
     double dram_bytes;        /* in the window */
@@ -90,6 +90,10 @@ struct zo_sim_options {
     enum zo_dtype type; /* of products */
     int cpu_workers;    /* 0: the profile's threads */
     bool whole;         /* the window is all of the sequence */
+    /* The window is so many lists, and what is told is of each of them, on
+     * average [1]; behind it run so many more, that those in it have company
+     * to their end. */
+    int window_lists, lists_behind;
 };
 
 /*
@@ -104,7 +108,8 @@ enum zo_status zo_simulate(const struct zo_sim_options *options,
                            struct zo_sim_result *result_out) ZO_MUST_CHECK;
 void zo_sim_result_fini(struct zo_sim_result *result); /* NULL is allowed */
 
-/* The steady state of a list that repeats with alternating slots. */
+/* The steady state of a list that repeats with alternating slots: the mean of
+ * two, since steps may be long and short by turns. */
 enum zo_status
 zo_simulate_steps(const struct zo_sim_options *options, int schedule,
                   struct zo_sim_result *result_out) ZO_MUST_CHECK;

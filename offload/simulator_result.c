@@ -36,18 +36,42 @@ const char *zo_bound_text(enum zo_bound bound)
 /* ---- the window -----------------------------------------------------------
  */
 
-/* The first item whose operations the window is about. */
+/* Lists of the window: what is told is of each of them, on average. */
+static int window_lists(const struct zo_sim *sim)
+{
+    const int lists =
+        sim->options->window_lists > 0 ? sim->options->window_lists : 1;
+
+    return sim->options->whole ? 1 : lists;
+}
+
+/* The first item of the window; the first behind it. */
+static size_t window_end(const struct zo_sim *sim)
+{
+    return sim->options->whole
+               ? sim->item_count
+               : sim->item_count - (size_t)sim->options->lists_behind;
+}
+
 static size_t window_item(const struct zo_sim *sim)
 {
-    return sim->options->whole ? 0 : sim->item_count - 1;
+    return sim->options->whole ? 0
+                               : window_end(sim) - (size_t)window_lists(sim);
+}
+
+/* The first instance of an item, or the number of all. */
+static size_t first_of(const struct zo_sim *sim, size_t item)
+{
+    return item < sim->item_count ? sim->item_first[item] : sim->count;
 }
 
 static void find_window(const struct zo_sim *sim, struct zo_sim_result *result)
 {
-    const size_t before = sim->item_first[window_item(sim)];
+    const size_t before = first_of(sim, window_item(sim));
+    const size_t behind = first_of(sim, window_end(sim));
 
     result->from_seconds = result->to_seconds = 0.0;
-    for (size_t i = 0; i < sim->count; i++) {
+    for (size_t i = 0; i < behind; i++) {
         const double end = sim->ops[i].end_seconds;
 
         result->to_seconds = fmax(result->to_seconds, end);
@@ -55,7 +79,8 @@ static void find_window(const struct zo_sim *sim, struct zo_sim_result *result)
             result->from_seconds = fmax(result->from_seconds, end);
         }
     }
-    result->step_seconds = result->to_seconds - result->from_seconds;
+    result->step_seconds =
+        (result->to_seconds - result->from_seconds) / window_lists(sim);
 }
 
 /* ---- what was busy --------------------------------------------------------
@@ -66,8 +91,9 @@ static double seconds_inside(const struct zo_sim_result *result,
                              const struct zo_sim_op *op)
 {
     const double from = fmax(op->start_seconds, result->from_seconds);
+    const double to = fmin(op->end_seconds, result->to_seconds);
 
-    return fmax(0.0, op->end_seconds - from);
+    return fmax(0.0, to - from);
 }
 
 static double share_inside(const struct zo_sim_result *result,
@@ -76,7 +102,10 @@ static double share_inside(const struct zo_sim_result *result,
     const double seconds = op->end_seconds - op->start_seconds;
 
     return seconds > 0.0 ? seconds_inside(result, op) / seconds
-                         : (op->end_seconds > result->from_seconds ? 1.0 : 0.0);
+                         : (op->end_seconds > result->from_seconds &&
+                                    op->end_seconds <= result->to_seconds
+                                ? 1.0
+                                : 0.0);
 }
 
 static int by_start(const void *left, const void *right)
@@ -105,9 +134,11 @@ static enum zo_status union_seconds(const struct zo_sim *sim,
     }
     qsort(ops, count, sizeof(ops[0]), by_start);
     for (size_t i = 0; i < count; i++) {
-        if (ops[i].end_seconds > until) {
-            seconds += ops[i].end_seconds - fmax(ops[i].start_seconds, until);
-            until = ops[i].end_seconds;
+        const double end = fmin(ops[i].end_seconds, result->to_seconds);
+
+        if (end > until && end > ops[i].start_seconds) {
+            seconds += end - fmax(ops[i].start_seconds, until);
+            until = end;
         }
     }
     zo_free(ops);
@@ -136,9 +167,12 @@ static enum zo_status read_engines(const struct zo_sim *sim,
                          &result->engines[ZO_ENGINE_CPU].busy_seconds));
     ZO_TRY(union_seconds(sim, result, ZO_ENGINE_NVME,
                          &result->engines[ZO_ENGINE_NVME].busy_seconds));
+    result->dram_bytes /= window_lists(sim);
     for (int e = 0; e < ZO_ENGINES; e++) {
         struct zo_sim_engine *seen = &result->engines[e];
 
+        seen->busy_seconds /= window_lists(sim);
+        seen->bytes /= window_lists(sim);
         seen->idle_seconds =
             fmax(0.0, result->step_seconds - seen->busy_seconds);
         seen->bytes_per_second =
@@ -178,7 +212,10 @@ static enum zo_status read_chain(const struct zo_sim *sim,
             gate = last;
             last = longest;
         }
-        if (i == sim->item_first[window_item(sim)]) {
+        if (i == first_of(sim, window_end(sim))) {
+            break;
+        }
+        if (i == first_of(sim, window_item(sim))) {
             before = longest;
         }
         start = gate;
@@ -194,7 +231,7 @@ static enum zo_status read_chain(const struct zo_sim *sim,
         }
         longest = fmax(longest, ends[i]);
     }
-    result->chain_seconds = longest - before;
+    result->chain_seconds = (longest - before) / window_lists(sim);
     zo_free(ends);
     return ZO_OK;
 }
@@ -220,19 +257,21 @@ static enum zo_status read_busiest(const struct zo_sim *sim,
 
     ZO_TRY(zo_alloc(lanes, sizeof(lane_seconds[0]), "the simulator",
                     &lane_seconds));
-    for (size_t i = sim->item_first[window_item(sim)]; i < sim->count; i++) {
+    for (size_t i = first_of(sim, window_item(sim));
+         i < first_of(sim, window_end(sim)); i++) {
         const struct zo_sim_instance *instance = &sim->instances[i];
         const enum zo_engine engine = instance->op->engine;
 
-        dram_bytes += instance->cost->dram_bytes;
+        dram_bytes += instance->cost->dram_bytes / window_lists(sim);
         if (instance->lane != ZO_NO_LANE) {
-            lane_seconds[instance->lane] += sim->ops[i].alone_seconds;
+            lane_seconds[instance->lane] +=
+                sim->ops[i].alone_seconds / window_lists(sim);
             note_busiest(result, lane_seconds[instance->lane],
                          (enum zo_bound)engine);
         } else if (engine == ZO_ENGINE_CPU) {
-            cpu_bytes += instance->cost->bytes;
+            cpu_bytes += instance->cost->bytes / window_lists(sim);
         } else {
-            nvme_seconds += sim->ops[i].alone_seconds;
+            nvme_seconds += sim->ops[i].alone_seconds / window_lists(sim);
         }
     }
     note_busiest(result, nvme_seconds, ZO_BOUND_NVME);
@@ -274,7 +313,7 @@ static void read_path(const struct zo_sim *sim, struct zo_sim_result *result)
     double to = result->to_seconds;
     uint64_t at = ZO_NO_INSTANCE;
 
-    for (size_t i = 0; i < sim->count; i++) {
+    for (size_t i = 0; i < first_of(sim, window_end(sim)); i++) {
         if (sim->ops[i].end_seconds >= to) {
             at = i;
             break;
@@ -291,6 +330,9 @@ static void read_path(const struct zo_sim *sim, struct zo_sim_result *result)
         at = sim->ops[at].last_pred;
     }
     result->bound = ZO_BOUND_COMPUTE;
+    for (int b = 0; b < ZO_BOUNDS; b++) {
+        result->path_seconds[b] /= window_lists(sim);
+    }
     for (int b = 0; b < ZO_BOUNDS; b++) {
         if (result->path_seconds[b] > result->path_seconds[result->bound]) {
             result->bound = (enum zo_bound)b;

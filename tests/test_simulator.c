@@ -739,7 +739,7 @@ static void test_large(void)
     TAP_CHECK_INT(zo_layout(&bench.program), ZO_OK);
     TAP_CHECK_INT(zo_simulate_steps(&bench.options, bench.list, &bench.result),
                   ZO_OK);
-    TAP_CHECK_INT((long long)bench.result.op_count, 5 * OPS);
+    TAP_CHECK_INT((long long)bench.result.op_count, 7 * OPS);
     TAP_CHECK(bench.result.step_seconds >= OPS / 4 * 2.0);
     bench_fini(&bench);
 }

@@ -169,7 +169,7 @@ static void print_engines(const struct step_bench *bench)
     FILE *out = bench->cli->out;
 
     (void)fprintf(out,
-                  "placement: %d of %d units resident, %d micro batches a "
+                  "placement: %d of %d units resident, %d micro batch(es) a "
                   "pass, ring of %d, boundaries of %d units on the host\n",
                   zo_trainer_place(bench->trainer)->resident_units,
                   zo_trainer_build(bench->trainer)->options.unit_count,
@@ -179,14 +179,18 @@ static void print_engines(const struct step_bench *bench)
     print_engine(bench, "h2d", sums->h2d_seconds, (double)sums->h2d_bytes);
     print_engine(bench, "d2h", sums->d2h_seconds, (double)sums->d2h_bytes);
     print_engine(bench, "cpu", sums->cpu_seconds, 0.0);
+    (void)fprintf(out, "host memory %.3f GB, of it page-locked %.3f GB\n",
+                  (double)bench->last.host_bytes * 1e-9,
+                  (double)bench->last.pinned_bytes * 1e-9);
+    if (sim->step_seconds <= 0.0) {
+        return;
+    }
     (void)fprintf(out,
-                  "host memory %.3f GB, of it pinned %.3f GB\n"
                   "simulated %.4f s by rates of %s, bound by %s; no run is "
                   "faster than %.4f s\n"
                   "step over simulated %.3f\n",
-                  (double)bench->last.host_bytes * 1e-9,
-                  (double)bench->last.pinned_bytes * 1e-9, sim->step_seconds,
-                  bench->predicted.profile.name, zo_bound_text(sim->bound),
+                  sim->step_seconds, bench->predicted.profile.name,
+                  zo_bound_text(sim->bound),
                   sim->busiest_seconds > sim->chain_seconds
                       ? sim->busiest_seconds
                       : sim->chain_seconds,
@@ -260,6 +264,16 @@ static enum zo_status check_fit(struct step_bench *bench)
     return status;
 }
 
+/* Where a rate is not known there is no prediction, and all else stands. */
+static enum zo_status predict(struct step_bench *bench)
+{
+    bool found = false;
+    const enum zo_status status = zo_cli_time(&bench->setup, bench->trainer,
+                                              true, &bench->predicted, &found);
+
+    return status == ZO_E_NOMEM ? status : ZO_OK;
+}
+
 static enum zo_status bench_step(struct step_bench *bench)
 {
     struct zo_setup *setup = &bench->setup;
@@ -287,10 +301,7 @@ static enum zo_status bench_step(struct step_bench *bench)
           by_seconds);
     ZO_TRY(print_result(bench, flops));
     if (offloads(bench)) {
-        bool found = false;
-
-        ZO_TRY(zo_cli_time(setup, bench->trainer, true, &bench->predicted,
-                           &found));
+        ZO_TRY(predict(bench));
         if (!setup->options->json) {
             print_engines(bench);
         }

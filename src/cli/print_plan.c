@@ -122,12 +122,16 @@ static void print_host_rest(FILE *file, const struct zo_setup *setup,
     }
     (void)fprintf(file, "  %s of host memory are page-locked while it runs",
                   zo_text_gib(text, sizeof(text), locked));
-    if (setup->host_room_bytes != ZO_SYSTEM_NO_LIMIT) {
-        (void)fprintf(file, "; of what is free now, %s stay for others",
-                      zo_text_gib(text, sizeof(text),
-                                  setup->host_room_bytes > taken
-                                      ? setup->host_room_bytes - taken
-                                      : 0));
+    if (setup->host_room_bytes == ZO_SYSTEM_NO_LIMIT ||
+        zo_setup_plans_elsewhere(setup)) {
+        /* Nothing is known of what is free there. */
+    } else if (setup->host_room_bytes < taken) {
+        (void)fprintf(file, "; this machine has %s free",
+                      zo_text_gib(text, sizeof(text), setup->host_room_bytes));
+    } else {
+        (void)fprintf(
+            file, "; of what is free now, %s stay for others",
+            zo_text_gib(text, sizeof(text), setup->host_room_bytes - taken));
     }
     (void)fputc('\n', file);
 }

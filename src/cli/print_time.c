@@ -48,8 +48,9 @@ void zo_cli_time_fini(struct zo_cli_time *time)
 static void print_source(FILE *file, const struct zo_cli_time *time)
 {
     if (time->profile.source == ZO_PROFILE_DATA_SHEET) {
-        (void)fprintf(file, "by data-sheet rates of \"%s\": an upper end",
-                      time->profile.name);
+        (void)fprintf(file,
+                      "at best: by data-sheet rates of \"%s\", %d threads",
+                      time->profile.name, time->profile.threads);
     } else {
         (void)fprintf(file, "by rates measured on %s", time->profile.name);
     }

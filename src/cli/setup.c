@@ -465,12 +465,24 @@ static enum zo_status find_profile(const struct zo_setup *setup,
     return ZO_OK;
 }
 
+bool zo_setup_plans_elsewhere(const struct zo_setup *setup)
+{
+    return setup->options->command == ZO_COMMAND_PLAN &&
+           setup->options->profile != NULL &&
+           zo_profile_find(setup->options->profile) != NULL;
+}
+
 static struct zo_trainer_options
 trainer_options(const struct zo_setup *setup, bool times_ops,
                 const struct zo_profile *profile)
 {
     return (struct zo_trainer_options){
         .profile = profile,
+        .plans_elsewhere = zo_setup_plans_elsewhere(setup),
+        .cpu_threads = setup->options->threads > 0 || profile == NULL ||
+                               !zo_setup_plans_elsewhere(setup)
+                           ? 0
+                           : profile->threads,
         .simd = (enum zo_simd)setup->options->simd,
         .avoids_locking = setup->avoids_locking,
         .is_serial = times_ops,

@@ -53,6 +53,9 @@ void zo_setup_close(struct zo_setup *setup); /* NULL is allowed */
 enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
                                 struct zo_trainer **trainer_out) ZO_MUST_CHECK;
 
+/* plan with --profile of a shipped machine: what is here does not count. */
+bool zo_setup_plans_elsewhere(const struct zo_setup *setup);
+
 /* Whether some placement of another configuration would fit; and how many
  * micro batches a step would, as zo_trainer_largest_accumulation(). */
 enum zo_status zo_setup_fits(const struct zo_setup *setup,

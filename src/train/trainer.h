@@ -37,6 +37,9 @@ struct zo_trainer_options {
     uint64_t host_memory_bytes; /* likewise */
     bool avoids_locking;        /* states on the host are pageable, whatever the
                                    configuration says */
+    /* Only planned, for the machine of `profile`, whose devices have memory of
+     * their own even if virtual ones stand in for them here. */
+    bool plans_elsewhere;
     int cpu_threads; /* workers of the CPU engine; 0: as devices->pool */
     /* Rates to choose a placement by; borrowed by open; NULL: a shipped
      * machine's. */
@@ -44,7 +47,7 @@ struct zo_trainer_options {
     bool records_times;     /* without: seconds of stream engines are null */
     struct zo_trace *trace; /* borrowed, opened; or NULL; records_times */
     enum zo_simd simd;      /* of updates on the host; usable here */
-    int stage; /* ZeRO's, of several devices */
+    int stage;              /* ZeRO's, of several devices */
     /* For tests. */
     const struct zo_placement *placement; /* borrowed; NULL: planned */
     bool keeps_gradients;

@@ -68,6 +68,13 @@ uint64_t zo_trainer_context_bytes(const struct zo_trainer *trainer, int device)
     return machine->device_ops->info(machine->devices[device])->context_bytes;
 }
 
+/* Virtual devices live in host memory. */
+static bool is_host_memory(const struct zo_trainer_options *options)
+{
+    return options->devices->machine.device_ops == &zo_device_host &&
+           !options->plans_elsewhere;
+}
+
 /* The first budget that the plan passes. */
 static enum zo_status check_budgets(const struct zo_trainer *trainer)
 {
@@ -93,16 +100,17 @@ static enum zo_status check_budgets(const struct zo_trainer *trainer)
                 zo_text_gib(budget_text, sizeof(budget_text),
                             options->gpu_memory_bytes));
         }
-        if (machine->device_ops == &zo_device_host) {
-            host += need; /* virtual devices live in host memory */
-        }
+        host += is_host_memory(options) ? need : 0;
     }
     if (options->host_memory_bytes != 0 && host > options->host_memory_bytes) {
         return ZO_FAIL(ZO_E_FIT,
-                       "the run needs %s of host memory, and %s are allowed "
+                       "the run needs %s of host memory%s, and %s are allowed "
                        "or free (--host-memory); see the plan for what it is "
                        "made of",
                        zo_text_gib(need_text, sizeof(need_text), host),
+                       is_host_memory(options)
+                           ? ", with that of the devices, which lives there too"
+                           : "",
                        zo_text_gib(budget_text, sizeof(budget_text),
                                    options->host_memory_bytes));
     }
@@ -131,7 +139,7 @@ place_options(const struct zo_trainer *trainer,
     const struct zo_machine *machine = &options->devices->machine;
     struct zo_place_options place = {
         .build = build,
-        .device_is_host = machine->device_ops == &zo_device_host,
+        .device_is_host = is_host_memory(options),
         .profile =
             options->profile != NULL ? options->profile : zo_profile_shipped(0),
         .cpu_workers = zo_trainer_workers(options),
