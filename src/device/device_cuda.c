@@ -10,6 +10,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/arith.h"
@@ -31,6 +32,9 @@
 #define ANCHOR_LIFE_NS 1000000000 /* two clocks drift some us a second */
 #define ANCHOR_NEAR_NS 50000      /* as well as two clocks need to be set */
 #define ANCHOR_TRIES   4
+#define SETTLE_TRIES   50
+#define SETTLE_SAME    3
+#define SETTLE_NS      10000000
 
 struct zo_device {
     struct zo_device_info info;
@@ -220,6 +224,30 @@ static enum zo_status start(struct zo_device *device, int count)
     return ZO_OK;
 }
 
+/*
+ * What is free once it no longer changes: the driver goes on giving back the
+ * memory of a process that has just ended, which would hide what this one
+ * takes.
+ */
+static bool settled_free_bytes(const struct zo_nvml *nvml, uint64_t *bytes_out)
+{
+    uint64_t bytes = 0, before = UINT64_MAX;
+    int same = 0;
+
+    for (int i = 0; i < SETTLE_TRIES && same < SETTLE_SAME; i++) {
+        const struct timespec pause = {0, SETTLE_NS};
+
+        if (!zo_nvml_free_bytes(nvml, &bytes)) {
+            return false;
+        }
+        same = bytes == before ? same + 1 : 0;
+        before = bytes;
+        (void)nanosleep(&pause, NULL);
+    }
+    *bytes_out = bytes;
+    return true;
+}
+
 /* Starts, and takes what the driver has less of behind it. */
 static enum zo_status start_measured(struct zo_device *device, int count)
 {
@@ -234,7 +262,7 @@ static enum zo_status start_measured(struct zo_device *device, int count)
         device->bus_id[0] = '\0';
     }
     zo_nvml_open(&nvml, device->bus_id);
-    is_known = zo_nvml_free_bytes(&nvml, &before);
+    is_known = settled_free_bytes(&nvml, &before);
     status = start(device, count);
     if (status == ZO_OK && is_known && zo_nvml_free_bytes(&nvml, &after) &&
         after < before) {
