@@ -160,7 +160,11 @@ stage_offload() {
 
 stage_sanitizer() {
   local sanitizer status=0 tool type code log=$BUILD/sanitizer-run
-  local program=$BUILD/zero-offload
+  local program=$BUILD/zero-offload rows=$BUILD/sanitizer-rows.jsonl
+  awk 'BEGIN { for (row = 0; row < 16; row++) {
+    printf "{\"input_ids\": ["
+    for (i = 0; i < 150; i++) printf "%s%d", i ? ", " : "", (row * 97 + i * 31) % 2048
+    print "]}" } }' >"$rows"
   sanitizer=$(command -v compute-sanitizer ||
     echo "$(dirname "$(readlink -f "$(command -v nvcc ||
       echo /usr/local/cuda/bin/nvcc)")")/compute-sanitizer")
@@ -169,17 +173,22 @@ stage_sanitizer() {
     return $skipped
   }
   # cuBLASLt's own kernels (nvjet) synchronise in ways that racecheck does not
-  # know; they are NVIDIA's to check.
+  # know; they are NVIDIA's to check.  A filter by name makes the tool fail, so
+  # hazards are told apart below.
   for tool in ${TOOLS:-initcheck racecheck memcheck}; do
     for type in --bf16 --fp16 ''; do
       # shellcheck disable=SC2086
       timed timeout -k 5 240 "$sanitizer" --tool $tool --error-exitcode 9 \
-        --kernel-name-exclude kernel_substring=nvjet \
-        "$program" bench step --model "$source/tests/gpu_model.json" \
-        --backend cuda --num-devices 1 --max-length 200 \
-        --per-device-train-batch-size 2 --max-steps 4 --max-grad-norm 1 \
+        "$program" train --model "$source/tests/gpu_model.json" \
+        --random-weights --data "$rows" --output "$BUILD/sanitizer-out" \
+        --overwrite --backend cuda --num-devices 1 \
+        --per-device-train-batch-size 2 --max-steps 2 --max-grad-norm 1 \
         $type >"$log" 2>&1
       code=$?
+      if test $tool = racecheck && test $code = 9 &&
+        ! grep -E '(Error|Warning): Race' "$log" | grep -qv nvjet; then
+        code=0 # all of them in cuBLASLt
+      fi
       if grep -qi 'device not supported' "$log"; then
         cat "$log"
         echo 'compute-sanitizer refuses this machine'
