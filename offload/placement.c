@@ -79,8 +79,8 @@ static int fewest_resident(const struct zo_place_options *options)
     double total = 0.0, left;
     int resident = 0;
 
-    if (build->device_count > 1 || (options->weights_limit == ZO_TIER_GPU &&
-                                    options->optimizer_limit == ZO_TIER_GPU)) {
+    if (options->weights_limit == ZO_TIER_GPU &&
+        options->optimizer_limit == ZO_TIER_GPU) {
         return units;
     }
     for (int u = 0; u < units; u++) {
@@ -103,10 +103,16 @@ static uint64_t resident_bytes(const struct zo_build_options *build, int unit)
     const uint64_t moments = build->moment_type == ZO_BF16 ? 4 : 8;
     const uint64_t gradient =
         build->decides || build->keeps_gradients ? typed : 0;
+    const int stage = build->device_count > 1 ? build->stage : 0;
+    const uint64_t elems = (uint64_t)build->units[unit].elems;
+    const uint64_t shard = (uint64_t)build->units[unit].shard_elems;
 
-    return (uint64_t)build->units[unit].elems *
-           (build->evaluates_only ? typed
-                                  : typed + second + moments + gradient);
+    if (build->evaluates_only) {
+        return typed * (stage == 3 ? shard : elems);
+    }
+    return typed * (stage == 3 ? shard : elems) +
+           (second + moments) * (stage >= 1 ? shard : elems) +
+           gradient * (stage >= 2 ? shard : elems);
 }
 
 /* ---- one candidate --------------------------------------------------------

@@ -5,8 +5,7 @@
  * the inside of units is kept, how many micro batches make a pass, whether
  * boundary activations wait on the host.  Each candidate is built, so that its
  * bytes are those of the run, and simulated, so that its time is that of the
- * schedule; nothing is measured or allocated.  One device; several are all
- * resident.
+ * schedule; nothing is measured or allocated.
  */
 #ifndef ZO_OFFLOAD_PLACEMENT_H
 #define ZO_OFFLOAD_PLACEMENT_H

@@ -388,13 +388,10 @@ static void print_run(const struct run *run)
 static bool runs_or_says_why(const struct expectation *want,
                              const struct run *run)
 {
-    const char *piece =
-        want->optimizer == N || want->param == N
-            ? "this version does not spill to NVMe"
-        : want->devices > 1 && (want->optimizer == C || want->param == C)
-            ? "this version offloads on one device"
-            : NULL;
-    const enum zo_status status = zo_place_check(&run->config, want->devices);
+    const char *piece = want->optimizer == N || want->param == N
+                            ? "this version does not spill to NVMe"
+                            : NULL;
+    const enum zo_status status = zo_place_check(&run->config);
 
     return piece == NULL ? status == ZO_OK
                          : status == ZO_E_NOSUPPORT &&

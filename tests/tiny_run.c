@@ -210,12 +210,18 @@ static enum zo_status parse_config(struct tiny_run *run)
         .num_devices = k->devices,
         .hidden_size = run->model.hidden_size,
     };
-    char json[2048];
-    const int size_bytes =
+    char json[2048], stage[64] = "";
+    int size_bytes;
+
+    if (k->stage > 0) {
+        (void)snprintf(stage, sizeof(stage),
+                       ", \"zero_optimization\": {\"stage\": %d}", k->stage);
+    }
+    size_bytes =
         snprintf(json, sizeof(json),
                  "{\"train_micro_batch_size_per_gpu\": %d,"
-                 " \"gradient_accumulation_steps\": %d%s%s}",
-                 k->micro_rows, k->accumulation, k->json != NULL ? ", " : "",
+                 " \"gradient_accumulation_steps\": %d%s%s%s}",
+                 k->micro_rows, k->accumulation, stage, k->json != NULL ? ", " : "",
                  k->json != NULL ? k->json : "");
 
     ZO_ASSERT(size_bytes < (int)sizeof(json));
@@ -317,7 +323,6 @@ enum zo_status tiny_open_trainer(struct tiny_run *run)
         .simd = k->simd,
         .cpu_threads = k->cpu_threads,
         .keeps_gradients = k->keeps_gradients,
-        .stage = k->stage,
         .records_times = k->records_times,
         .trace = k->trace,
     };
@@ -445,7 +450,7 @@ enum zo_status tiny_state(const struct tiny_run *run, int device,
     const size_t moment = build->options.moment_type == ZO_BF16 ? 2 : 4;
     uint64_t hash = UINT64_C(14695981039346656037);
 
-    if (run->knobs.stage > 0) {
+    if (build->options.stage > 0) {
         device = 0; /* nobody has all of it alone */
     }
     for (int u = 0; u < build->options.unit_count; u++) {

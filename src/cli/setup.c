@@ -123,7 +123,7 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
                            table[missing[i].id].name, missing[i].why);
         }
     }
-    return zo_place_check(&setup->config, setup->devices.machine.device_count);
+    return zo_place_check(&setup->config);
 }
 
 static enum zo_status check_simd(const struct zo_setup *setup)
@@ -185,11 +185,15 @@ static enum zo_status note_stage(const struct zo_setup *setup,
         return ZO_OK;
     }
     if (setup->devices.machine.device_count > 1) {
-        return zo_note_add(notes, ZO_NOTE_INFO,
-                           "ZeRO stage %d: this version keeps a whole copy on "
-                           "every device, as stage 0 does; the results are "
-                           "the same",
-                           stage);
+        return zo_note_add(
+            notes, ZO_NOTE_INFO,
+            "ZeRO stage %d: each device keeps its share of %s; the "
+            "results are those of every stage",
+            stage,
+            stage == 1   ? "masters and moments"
+            : stage == 2 ? "masters, moments and gradients"
+                         : "masters, moments, gradients and "
+                           "weights");
     }
     return zo_note_add(notes, ZO_NOTE_INFO,
                        "ZeRO stage %d on one device: there is nobody to share "

@@ -25,8 +25,8 @@ struct zo_place_limits zo_place_limits(const struct zo_run_config *config,
     const struct zo_run_zero *zero = &config->zero;
     struct zo_place_limits limits = {ZO_TIER_GPU, ZO_TIER_GPU};
 
-    if (device_count > 1) {
-        return limits;
+    if (device_count > 1 && zero->stage == 0) {
+        return limits; /* every device has all states: nothing to share */
     }
     limits.weights = slowest(zero->param.limit);
     if (trains) {
@@ -106,9 +106,8 @@ void zo_place_from_config(const struct zo_run_config *config,
     options->optimizer_limit = limits.optimizer;
     options->fills = config->fill;
     options->optimizer_share = zero->optimizer.ratio;
-    options->host_boundaries_always = config->activations.cpu_checkpointing &&
-                                      build->device_count == 1 &&
-                                      !build->evaluates_only;
+    options->host_boundaries_always =
+        config->activations.cpu_checkpointing && !build->evaluates_only;
     options->weight_ring_max = deepest_ring(zero, largest_unit(build));
     options->waits_to_fetch =
         zero->asks_prefetch && zero->prefetch_bucket_size == 0;
@@ -134,8 +133,7 @@ static bool asks_host(const struct zo_run_offload *offload)
     return offload->limit == ZO_HOME_CPU || offload->limit == ZO_HOME_NVME;
 }
 
-enum zo_status zo_place_check(const struct zo_run_config *config,
-                              int device_count)
+enum zo_status zo_place_check(const struct zo_run_config *config)
 {
     const struct zo_run_zero *zero = &config->zero;
     const struct {
@@ -154,15 +152,6 @@ enum zo_status zo_place_check(const struct zo_run_config *config,
                            "zero_optimization.%s.device=cpu goes as far as "
                            "host memory",
                            name_of(config), section, section);
-        }
-        if (device_count > 1 && asks_host(sections[i].offload)) {
-            return ZO_FAIL(ZO_E_NOSUPPORT,
-                           "%s: zero_optimization.%s.device: this version "
-                           "offloads on one device, and this run has %d; "
-                           "--num-devices 1 offloads, --set "
-                           "zero_optimization.%s.device=none keeps every "
-                           "state on each device",
-                           name_of(config), section, device_count, section);
         }
     }
     return ZO_OK;
@@ -217,12 +206,6 @@ enum zo_status zo_place_notes(const struct zo_run_config *config,
                                "stays on the GPU",
                                idle[i].key));
         }
-    }
-    if (config->activations.cpu_checkpointing && device_count > 1) {
-        return zo_note_add(notes, ZO_NOTE_WARN,
-                           "activation_checkpointing.cpu_checkpointing: this "
-                           "version keeps activations on the devices when "
-                           "there are several");
     }
     return ZO_OK;
 }

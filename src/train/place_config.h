@@ -22,8 +22,8 @@ struct zo_place_limits {
 };
 
 /*
- * Several devices hold everything.  A limit that needs NVMe counts as CPU:
- * zo_place_check() has refused it.
+ * At stage 0 several devices hold everything.  A limit that needs NVMe counts
+ * as CPU: zo_place_check() has refused it.
  */
 struct zo_place_limits zo_place_limits(const struct zo_run_config *config,
                                        int device_count, bool trains);
@@ -39,10 +39,9 @@ void zo_place_from_config(const struct zo_run_config *config,
 /*
  * What this version does not do.
  *
- *   ZO_E_NOSUPPORT   NVMe; offload that is asked for on several devices
+ *   ZO_E_NOSUPPORT   NVMe
  */
-enum zo_status zo_place_check(const struct zo_run_config *config,
-                              int device_count) ZO_MUST_CHECK;
+enum zo_status zo_place_check(const struct zo_run_config *config) ZO_MUST_CHECK;
 
 /* Adds a line for each key that asks for something and has no effect in this
  * run. */

@@ -47,7 +47,6 @@ struct zo_trainer_options {
     bool records_times;     /* without: seconds of stream engines are null */
     struct zo_trace *trace; /* borrowed, opened; or NULL; records_times */
     enum zo_simd simd;      /* of updates on the host; usable here */
-    int stage;              /* ZeRO's, of several devices */
     /* For tests. */
     const struct zo_placement *placement; /* borrowed; NULL: planned */
     bool keeps_gradients;

@@ -28,7 +28,7 @@ static struct zo_build_options build_options(struct zo_trainer *trainer)
         .type = config->dtype,
         .comm_type = config->communication_dtype,
         .micros = micros_of(options),
-        .stage = options->stage,
+        .stage = config->zero.stage,
         .decides = zo_run_decides(config),
         .moment_type = config->optimizer.moment_dtype,
         .simd = options->simd,
