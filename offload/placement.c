@@ -439,23 +439,27 @@ enum zo_status zo_place_choose(const struct zo_place_options *options,
 enum zo_status zo_place_fits(const struct zo_place_options *options,
                              bool *fits_out)
 {
-    const int outputs = options->build->unit_count - 2;
+    const int units = options->build->unit_count;
     struct search search = {.options = options, .skips_time = true};
     enum zo_status status = ZO_OK;
+    int hosts;
 
-    ZO_TRY(zo_alloc((size_t)options->build->unit_count, sizeof(search.homes[0]),
-                    "a placement", &search.homes));
+    ZO_TRY(zo_alloc((size_t)units, sizeof(search.homes[0]), "a placement",
+                    &search.homes));
     search.least_resident = fewest_resident(options);
     search.placement = (struct zo_placement){
         .keep = options->keep_least,
-        .pass_micros = options->build->micros,
+        .pass_micros =
+            search.least_resident == units ? 1 : options->build->micros,
         .pageable_weights = options->pageable_weights,
         .pageable_optimizer = options->pageable_optimizer,
     };
     set_rings(&search, RINGS - 1);
+    /* Where all is resident, boundaries wait on the host if asked to only. */
+    hosts = options->host_boundaries_always || search.least_resident < units;
     for (int host = options->host_boundaries_always;
-         status == ZO_OK && host < 2 && !search.has_best; host++) {
-        search.placement.host_boundaries = host == 1 ? outputs : 0;
+         status == ZO_OK && host <= hosts && !search.has_best; host++) {
+        search.placement.host_boundaries = host == 1 ? units - 2 : 0;
         status = fill_up(&search);
     }
     *fits_out = search.has_best;

@@ -61,8 +61,8 @@ enum zo_status zo_place_choose(const struct zo_place_options *options,
                                struct zo_place *place_out) ZO_MUST_CHECK;
 
 /*
- * Whether some placement fits, without a choice: what takes least, with all
- * micro batches in one pass.  ZO_E_NOMEM.
+ * Whether some placement fits, without a choice: what takes least; where a
+ * unit may leave the device, with all micro batches in one pass.  ZO_E_NOMEM.
  */
 enum zo_status zo_place_fits(const struct zo_place_options *options,
                              bool *fits_out) ZO_MUST_CHECK;

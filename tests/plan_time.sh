@@ -158,7 +158,28 @@ no_homes() {
     'offload_param.device: this version does not spill to NVMe' err &&
     with_homes 0 none none --num-devices 2
 }
+# What would help where a budget is too small for any run, on several devices
+# too.
+hints() {
+  plans 3 --profile h200 --num-devices 2 --gpu-memory 1M \
+    --gradient-accumulation-steps 4 &&
+    grep -q 'it does not fit; what would:' out &&
+    grep -q '  no single change of the configuration' out
+}
+# What fits with all states on the device, a micro batch at a time, as such a
+# run does it.
+hints_resident() {
+  echo '{"bf16": {"enabled": true}}' >stage0.json
+  plans 0 --profile h200 --config stage0.json --json \
+    --gradient-accumulation-steps 600 --set zero_offload.moment_dtype=bf16 &&
+    need=$(sed 's/"budget_bytes".*//; s/.*"total_bytes": *//; s/,.*//' out) &&
+    plans 3 --profile h200 --config stage0.json --gpu-memory "$need" \
+      --gradient-accumulation-steps 600 &&
+    grep -q '  zero_offload.moment_dtype "bf16"' out
+}
 case_ 'a shipped profile is named' named
+case_ 'what would help is said for several devices' hints
+case_ 'what would help where nothing leaves the device' hints_resident
 case_ 'where states live is said' homes
 case_ 'homes that there are not are refused by name' no_homes
 case_ 'a slower machine takes longer' json
