@@ -4,9 +4,11 @@
 #include <time.h>
 
 #include "src/base/arith.h"
+#include "src/base/clock.h"
 #include "src/base/memory.h"
 
 #define POLL_NS            50000 /* the longest sleep while nothing is ready */
+#define COMM_CHECK_NS      100000000 /* collectives are looked at, when idle */
 #define SPINS_BEFORE_SLEEP 64
 #define LISTS_MAX          2 /* under way */
 /* Operations issued to a lane and not done: a device takes about a thousand
@@ -14,6 +16,63 @@
  * more waits, with all other lanes. */
 #define AHEAD_MAX       64
 #define CPU_WORKERS_MAX 256
+
+/* ---- failure ------------------------------------------------------------ */
+
+void zo_executor_fail(struct zo_executor *executor)
+{
+    (void)pthread_mutex_lock(&executor->lock);
+    if (executor->failure.status == ZO_OK) {
+        executor->failure = *zo_err_last();
+    }
+    (void)pthread_mutex_unlock(&executor->lock);
+}
+
+static enum zo_status failure_of(struct zo_executor *executor)
+{
+    struct zo_err failure;
+
+    (void)pthread_mutex_lock(&executor->lock);
+    failure = executor->failure;
+    (void)pthread_mutex_unlock(&executor->lock);
+    return failure.status == ZO_OK ? ZO_OK : zo_err_adopt(&failure);
+}
+
+/*
+ * A device that has failed never comes to a collective, and the others would
+ * wait for it: nobody could drain or close.  By the issuing thread alone.
+ */
+static void abandon(struct zo_executor *executor)
+{
+    const struct zo_machine *machine = executor->machine;
+
+    if (machine->comm != NULL && !executor->is_abandoned) {
+        executor->is_abandoned = true;
+        machine->comm_ops->abort(machine->comm);
+    }
+}
+
+/* The issuing thread's latest failure is the run's, unless there was one. */
+static enum zo_status fail_run(struct zo_executor *executor)
+{
+    zo_executor_fail(executor);
+    abandon(executor);
+    return failure_of(executor);
+}
+
+/* Not each time: it asks every device. */
+static enum zo_status check_comm(struct zo_executor *executor)
+{
+    const struct zo_machine *machine = executor->machine;
+    const int64_t now_ns = zo_clock_ns();
+
+    if (machine->comm == NULL ||
+        now_ns - executor->comm_checked_ns < COMM_CHECK_NS) {
+        return ZO_OK;
+    }
+    executor->comm_checked_ns = now_ns;
+    return machine->comm_ops->check(machine->comm);
+}
 
 /* ---- opening and closing ------------------------------------------------ */
 
@@ -193,6 +252,9 @@ void zo_executor_close(struct zo_executor *executor)
         return;
     }
     zo_executor_stop_workers(executor);
+    if (executor->failure.status != ZO_OK) {
+        abandon(executor);
+    }
     for (uint32_t i = 0; executor->lanes != NULL && i < executor->lane_count;
          i++) {
         close_lane(executor, &executor->lanes[i]);
@@ -280,27 +342,6 @@ enum zo_status zo_executor_download(struct zo_executor *executor, void *target,
     ZO_TRY(ops->copy(executor->copy_streams[buffer->device], target, address,
                      size_bytes));
     return ops->stream_sync(executor->copy_streams[buffer->device]);
-}
-
-/* ---- failure ------------------------------------------------------------ */
-
-void zo_executor_fail(struct zo_executor *executor)
-{
-    (void)pthread_mutex_lock(&executor->lock);
-    if (executor->failure.status == ZO_OK) {
-        executor->failure = *zo_err_last();
-    }
-    (void)pthread_mutex_unlock(&executor->lock);
-}
-
-static enum zo_status failure_of(struct zo_executor *executor)
-{
-    struct zo_err failure;
-
-    (void)pthread_mutex_lock(&executor->lock);
-    failure = executor->failure;
-    (void)pthread_mutex_unlock(&executor->lock);
-    return failure.status == ZO_OK ? ZO_OK : zo_err_adopt(&failure);
 }
 
 /* ---- issuing ------------------------------------------------------------ */
@@ -560,6 +601,7 @@ static enum zo_status pump(struct zo_executor *executor, int *idle)
     if (++*idle > SPINS_BEFORE_SLEEP) {
         const struct timespec pause = {0, POLL_NS};
 
+        ZO_TRY(check_comm(executor));
         (void)nanosleep(&pause, NULL);
     }
     return ZO_OK;
@@ -573,8 +615,7 @@ static enum zo_status wait_until(struct zo_executor *executor, uint64_t ticket)
     while (executor->retired_below < ticket) {
         status = pump(executor, &idle);
         if (status != ZO_OK) {
-            zo_executor_fail(executor);
-            return failure_of(executor);
+            return fail_run(executor);
         }
     }
     return failure_of(executor);
@@ -641,8 +682,7 @@ enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
     zo_times_start(executor, slot);
     if (executor->options.is_serial) {
         if (zo_executor_run_serial(executor, schedule, slot) != ZO_OK) {
-            zo_executor_fail(executor);
-            return failure_of(executor);
+            return fail_run(executor);
         }
     } else {
         admit(executor, schedule, slot);
@@ -654,8 +694,7 @@ enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
     }
     if (issue_streams(executor, &moved) != ZO_OK ||
         issue_cpu(executor, &moved) != ZO_OK) {
-        zo_executor_fail(executor);
-        return failure_of(executor);
+        return fail_run(executor);
     }
     return ZO_OK;
 }

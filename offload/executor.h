@@ -80,8 +80,9 @@ enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
 /*
  * Issues until every operation of the list is done.
  *
- *   any status an operation failed with; the executor can then only be
- *   drained and closed
+ *   any status an operation failed with, or ZO_E_COMM when collectives have;
+ *   the executor can then only be drained and closed, and the machine's
+ *   collectives have been aborted
  */
 enum zo_status zo_executor_wait(struct zo_executor *executor,
                                 uint64_t ticket) ZO_MUST_CHECK;

@@ -90,6 +90,9 @@ struct zo_executor {
     bool is_closing;
     struct zo_err failure; /* the first; status ZO_OK: none */
 
+    bool is_abandoned;       /* the collectives have been aborted */
+    int64_t comm_checked_ns; /* when they were last looked at */
+
     struct zo_list_times times[2]; /* one a slot */
     size_t spans_max;
 

@@ -372,6 +372,73 @@ static void test_refusals(void)
     zo_comm_host.close(NULL);
 }
 
+static void test_abort(void)
+{
+    struct zo_comm_exchange_args exchange;
+    struct zo_comm_all_gather_args gather;
+    struct bench bench;
+
+    TAP_CHECK_INT(bench_open(&bench, 3, 20), ZO_OK);
+    exchange = exchange_args(&bench);
+    gather = gather_args(&bench);
+    TAP_CHECK_INT(zo_comm_host.check(bench.comm), ZO_OK);
+    TAP_CHECK_INT(exchange_round(&bench, 1), ZO_OK);
+    zo_comm_host.abort(bench.comm);
+    zo_comm_host.abort(bench.comm);
+    TAP_CHECK_INT(bench_sync(&bench), ZO_OK);
+    TAP_CHECK_INT(zo_comm_host.check(bench.comm), ZO_E_COMM);
+    TAP_CHECK_INT(zo_comm_host.exchange(bench.comm, &exchange), ZO_E_COMM);
+    TAP_CHECK_INT(zo_comm_host.all_gather(bench.comm, &gather), ZO_E_COMM);
+    TAP_CHECK(strstr(zo_err_last()->text, "aborted") != NULL);
+    bench_close(&bench);
+}
+
+static void test_facts(void)
+{
+    struct bench bench;
+
+    TAP_CHECK_INT(bench_open(&bench, 2, 0), ZO_OK);
+    TAP_CHECK(zo_comm_host.lack == NULL);
+    TAP_CHECK_INT((long long)zo_comm_host.own_device_bytes(bench.comm, 1), 0);
+    TAP_CHECK(strcmp(zo_comm_host.notes(bench.comm), "") == 0);
+    bench_close(&bench);
+}
+
+/* A build without NCCL says so, and one with it asks for devices. */
+static void test_nccl_lack(void)
+{
+    struct zo_comm *untouched = (struct zo_comm *)&untouched;
+    struct zo_comm *comm = untouched;
+    const enum zo_status status = zo_comm_nccl.open(NULL, 0, &comm);
+
+    TAP_CHECK(strcmp(zo_comm_nccl.kind, "cuda") == 0);
+    TAP_CHECK_INT(status,
+                  zo_comm_nccl.lack == NULL ? ZO_E_ARG : ZO_E_NOSUPPORT);
+    TAP_CHECK(zo_comm_nccl.lack == NULL ||
+              strstr(zo_err_last()->text, zo_comm_nccl.lack) != NULL);
+    TAP_CHECK(comm == untouched);
+    zo_comm_nccl.close(NULL);
+}
+
+static void test_environment(void)
+{
+    char text[64], small[16];
+
+    (void)unsetenv("ZOTEST_B");
+    TAP_CHECK(strcmp(zo_comm_environment("ZOTEST_", text, sizeof(text)), "") ==
+              0);
+    TAP_CHECK_INT(setenv("ZOTEST_B", "1", 1), 0);
+    TAP_CHECK_INT(setenv("ZOTEST_A", "eth0,eth1", 1), 0);
+    TAP_CHECK_INT(setenv("ZOTEST_C", "", 1), 0);
+    TAP_CHECK_INT(setenv("AZOTEST_D", "4", 1), 0);
+    TAP_CHECK(strcmp(zo_comm_environment("ZOTEST_", text, sizeof(text)),
+                     "ZOTEST_A=eth0,eth1 ZOTEST_B=1 ZOTEST_C=") == 0);
+    TAP_CHECK(strcmp(zo_comm_environment("ZOTEST_", small, sizeof(small)),
+                     "ZOTEST_A=eth...") == 0);
+    TAP_CHECK(strcmp(zo_comm_environment("ZOTEST_B", small, sizeof(small)),
+                     "ZOTEST_B=1") == 0);
+}
+
 static void test_failed_allocations(void)
 {
     struct zo_comm *untouched = (struct zo_comm *)&untouched;
@@ -403,6 +470,10 @@ int main(void)
         {"no stream passes before all have come", test_barrier},
         {"a failure on one stream reaches all", test_failure_reaches_all},
         {"bad arguments are refused and queue nothing", test_refusals},
+        {"an abort ends collectives for good", test_abort},
+        {"the host's own bytes and notes are none", test_facts},
+        {"a build without NCCL says so", test_nccl_lack},
+        {"variables of the environment are listed by name", test_environment},
         {"each failed allocation of open is clean", test_failed_allocations},
     };
     return tap_run(cases, TAP_COUNT(cases));

@@ -131,6 +131,64 @@ static void test_cuda_without_gpu(void)
     zo_devices_close(&devices);
 }
 
+/* Two devices of 80 GB, of which others have taken a part. */
+static struct zo_device_info fake_infos[2];
+static uint64_t fake_free[2];
+
+static int fake_index(const struct zo_device *device)
+{
+    return strcmp(zo_device_host.info(device)->name, "host:1") == 0;
+}
+
+static const struct zo_device_info *fake_info(const struct zo_device *device)
+{
+    return &fake_infos[fake_index(device)];
+}
+
+static enum zo_status fake_free_bytes(struct zo_device *device,
+                                      uint64_t *bytes_out)
+{
+    *bytes_out = fake_free[fake_index(device)];
+    return ZO_OK;
+}
+
+static void test_taken_devices(void)
+{
+    const uint64_t gib = (uint64_t)1 << 30;
+    const struct zo_devices_options options = {.backend = ZO_BACKEND_HOST,
+                                               .count = 2};
+    struct zo_device_ops fake = zo_device_host;
+    struct zo_devices devices;
+    struct zo_machine machine;
+
+    TAP_CHECK_INT(zo_devices_open(&options, &devices), ZO_OK);
+    TAP_CHECK_INT((long long)zo_devices_comm_bytes(&devices.machine, 1), 0);
+    fake.info = fake_info;
+    fake.mem_free_bytes = fake_free_bytes;
+    machine = devices.machine;
+    machine.device_ops = &fake;
+    for (int i = 0; i < 2; i++) {
+        fake_infos[i] =
+            (struct zo_device_info){.name = i == 0 ? "cuda:0" : "cuda:1",
+                                    .memory_bytes = 80 * gib,
+                                    .context_bytes = gib / 2};
+        fake_free[i] = 79 * gib;
+    }
+    TAP_CHECK_INT(zo_devices_check_idle(&machine), ZO_OK);
+    fake_free[1] = 78 * gib + gib / 2;
+    TAP_CHECK_INT(zo_devices_check_idle(&machine), ZO_OK);
+    fake_free[1] = 50 * gib;
+    TAP_CHECK_INT(zo_devices_check_idle(&machine), ZO_E_USAGE);
+    TAP_CHECK(strstr(zo_err_last()->text, "29.50 GiB of cuda:1;") != NULL);
+    TAP_CHECK(strstr(zo_err_last()->text, "--devices") != NULL);
+    TAP_CHECK(strstr(zo_err_last()->text, "cuda:0") == NULL);
+    fake_free[0] = 0;
+    TAP_CHECK_INT(zo_devices_check_idle(&machine), ZO_E_USAGE);
+    TAP_CHECK(strstr(zo_err_last()->text,
+                     "79.50 GiB of cuda:0, 29.50 GiB of cuda:1;") != NULL);
+    zo_devices_close(&devices);
+}
+
 static void test_each_allocation(void)
 {
     const struct zo_devices_options options = {
@@ -160,6 +218,7 @@ static const struct tap_case cases[] = {
      test_refused_devices},
     {"cuda without a GPU is refused, auto takes the host",
      test_cuda_without_gpu},
+    {"devices that others use are named", test_taken_devices},
     {"each allocation that fails is clean", test_each_allocation},
 };
 

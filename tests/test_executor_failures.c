@@ -3,6 +3,7 @@
  * allocation.  What depends on the failed one does not run, everybody is told
  * the first failure, and closing works.
  */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -154,6 +155,148 @@ static void test_first_failure(void)
     bench_close(&bench);
 }
 
+/* ---- collectives ----------------------------------------------------------
+ */
+
+/* Collectives that fail where no stream tells, and hang until aborted. */
+static struct {
+    struct help_gate gate;
+    bool fails;
+    int checks, aborts;
+} broken;
+
+static enum zo_status broken_check(struct zo_comm *comm)
+{
+    (void)comm;
+    broken.checks++;
+    return broken.fails ? ZO_FAIL(ZO_E_COMM, "host:1: its part is gone")
+                        : ZO_OK;
+}
+
+static void broken_abort(struct zo_comm *comm)
+{
+    broken.aborts++;
+    help_gate_open(&broken.gate);
+    zo_comm_host.abort(comm);
+}
+
+/* An operation of the second device waits until something is aborted. */
+static void break_comm(struct bench *bench, struct zo_comm_ops *ops,
+                       const struct act *hangs)
+{
+    const struct help_gate gate = HELP_GATE;
+
+    memset(&broken, 0, sizeof(broken));
+    broken.gate = gate;
+    bench_init(bench, 2);
+    *ops = zo_comm_host;
+    ops->check = broken_check;
+    ops->abort = broken_abort;
+    bench->machine.comm_ops = ops;
+    bench_list(bench);
+    bench_add(
+        bench,
+        &(struct what){ZO_ENGINE_COMPUTE, 1, 0, ZO_NO_BUFFER, bench->gpu[1]},
+        hangs);
+}
+
+static void test_failed_collectives(void)
+{
+    const struct act hangs = {.passes = &broken.gate};
+    struct zo_comm_ops ops;
+    struct bench bench;
+
+    break_comm(&bench, &ops, &hangs);
+    broken.fails = true;
+    TAP_CHECK_INT(bench_open(&bench, &bench_workers), ZO_OK);
+    TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
+    TAP_CHECK_INT(zo_executor_drain(bench.executor), ZO_E_COMM);
+    TAP_CHECK_INT(broken.aborts, 1);
+    TAP_CHECK_INT(broken.checks, 1);
+    check_failed(&bench, ZO_E_COMM, "host:1: its part is gone");
+    bench_close(&bench);
+    TAP_CHECK_INT(broken.aborts, 1);
+    TAP_CHECK(!help_gate_failed(&broken.gate));
+}
+
+/* A failure elsewhere, where the other device would wait for ever. */
+static void test_failure_aborts(void)
+{
+    const struct act hangs = {.passes = &broken.gate};
+    const struct act fails = {.status = ZO_E_NUMERIC, .number = 7};
+    const enum zo_engine engines[] = {ZO_ENGINE_COMPUTE, ZO_ENGINE_CPU};
+
+    for (size_t i = 0; i < TAP_COUNT(engines); i++) {
+        struct zo_comm_ops ops;
+        struct bench bench;
+
+        break_comm(&bench, &ops, &hangs);
+        bench_add(&bench,
+                  &(struct what){engines[i], 0, 0, ZO_NO_BUFFER, bench.host},
+                  &fails);
+        TAP_CHECK_INT(bench_open(&bench, &bench_workers), ZO_OK);
+        TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
+        TAP_CHECK_INT(zo_executor_drain(bench.executor), ZO_E_NUMERIC);
+        TAP_CHECK(strstr(zo_err_last()->text, "act 7 failed") != NULL);
+        bench_close(&bench);
+        TAP_CHECK_INT(broken.aborts, 1);
+        TAP_CHECK(!help_gate_failed(&broken.gate));
+    }
+}
+
+/* Nobody waited for the failed operation: closing finds it. */
+static void test_close_aborts(void)
+{
+    const struct timespec pause = {0, 1000000};
+    const struct act hangs = {.passes = &broken.gate};
+    atomic_int failed = 0;
+    const struct act fails = {
+        .counts = &failed, .status = ZO_E_NUMERIC, .number = 7};
+    struct zo_comm_ops ops;
+    struct bench bench;
+
+    break_comm(&bench, &ops, &hangs);
+    bench_add(&bench,
+              &(struct what){ZO_ENGINE_CPU, 0, 0, ZO_NO_BUFFER, bench.host},
+              &fails);
+    TAP_CHECK_INT(bench_open(&bench, &bench_workers), ZO_OK);
+    TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
+    while (atomic_load(&failed) == 0) {
+        (void)nanosleep(&pause, NULL);
+    }
+    bench_close(&bench);
+    TAP_CHECK_INT(broken.aborts, 1);
+    TAP_CHECK(!help_gate_failed(&broken.gate));
+}
+
+static void *open_later(void *gate)
+{
+    const struct timespec pause = {0, 350000000};
+
+    (void)nanosleep(&pause, NULL);
+    help_gate_open(gate);
+    return NULL;
+}
+
+/* Looked at while nothing moves, some ten times a second. */
+static void test_sound_collectives(void)
+{
+    const struct act hangs = {.passes = &broken.gate};
+    struct zo_comm_ops ops;
+    struct bench bench;
+    pthread_t thread;
+
+    break_comm(&bench, &ops, &hangs);
+    TAP_CHECK_INT(bench_open(&bench, &bench_workers), ZO_OK);
+    TAP_CHECK_INT(bench_start(&bench, 0, NULL), ZO_OK);
+    TAP_CHECK_INT(pthread_create(&thread, NULL, open_later, &broken.gate), 0);
+    TAP_CHECK_INT(zo_executor_drain(bench.executor), ZO_OK);
+    TAP_CHECK_INT(pthread_join(thread, NULL), 0);
+    bench_close(&bench);
+    TAP_CHECK_INT(broken.aborts, 0);
+    TAP_CHECK(broken.checks >= 1 && broken.checks <= 100);
+}
+
 /* Closing in the middle of a run: what is under way ends, then it is over. */
 static void test_close_early(void)
 {
@@ -275,6 +418,13 @@ int main(void)
         {"a failure on the CPU stops what depends on it",
          test_failing_on_the_cpu},
         {"the first failure is the one that is told", test_first_failure},
+        {"a failure of collectives that no stream tells is found",
+         test_failed_collectives},
+        {"a failure anywhere ends collectives that would hang",
+         test_failure_aborts},
+        {"closing ends them too", test_close_aborts},
+        {"sound collectives are looked at, now and then",
+         test_sound_collectives},
         {"closing ends a run", test_close_early},
         {"closing gives all pages back", test_pages},
         {"each failed allocation of open is clean", test_failed_allocations},

@@ -47,6 +47,22 @@ static bool failed_with(enum zo_status got, enum zo_status want,
     return true;
 }
 
+/* Ends the trainer; a failure has aborted the collectives for good. */
+static enum zo_status close_failed(struct tiny_run *run)
+{
+    struct zo_machine *machine = &run->devices.machine;
+    struct zo_comm *comm = machine->comm;
+
+    tiny_close_trainer(run);
+    if (comm == NULL) {
+        return ZO_OK;
+    }
+    machine->comm = NULL;
+    machine->comm_ops->close(comm);
+    return machine->comm_ops->open(machine->devices, machine->device_count,
+                                   &machine->comm);
+}
+
 /* ---- operations ---------------------------------------------------------- */
 
 /* Each operation that a run issues fails in turn. */
@@ -61,9 +77,9 @@ static void fail_each_op(struct tiny_knobs knobs)
         run.knobs.fail_at_op = ++nth;
         TAP_CHECK_INT(tiny_open_trainer(&run), ZO_OK);
         status = start_and_train(&run);
-        tiny_close_trainer(&run);
         TAP_CHECK(status == ZO_OK ||
                   failed_with(status, ZO_E_INJECTED, "failed by a test"));
+        TAP_CHECK_INT(close_failed(&run), ZO_OK);
     } while (status != ZO_OK);
     TAP_CHECK(nth > 100);
     tiny_close(&run);
@@ -121,8 +137,8 @@ static void fail_each_stream(int schedule, struct tiny_knobs knobs)
         (void)snprintf(part, sizeof(part), "planted in %s", list->ops[i].name);
         list->ops[i].run = run_failing;
         status = start_and_train(&run);
-        tiny_close_trainer(&run);
         TAP_CHECK(failed_with(status, ZO_E_INJECTED, part));
+        TAP_CHECK_INT(close_failed(&run), ZO_OK);
     }
     tiny_close(&run);
 }

@@ -176,6 +176,35 @@ static void test_context(void)
     tiny_close(&run);
 }
 
+static uint64_t tell_own_bytes(const struct zo_comm *comm, int rank)
+{
+    (void)comm;
+    return rank == 1 ? 54321 : 12345;
+}
+
+/* So is what collectives hold; the device that needs more is named. */
+static void test_comm_bytes(void)
+{
+    const struct tiny_knobs knobs = {.devices = 2, .json = kept};
+    struct zo_comm_ops ops = zo_comm_host;
+    struct tiny_run run;
+    uint64_t without[2];
+
+    TAP_CHECK_INT(tiny_open(&knobs, &run), ZO_OK);
+    without[0] = planned(&run, 0);
+    without[1] = planned(&run, 1);
+    tiny_close_trainer(&run);
+    ops.own_device_bytes = tell_own_bytes;
+    run.devices.machine.comm_ops = &ops;
+    TAP_CHECK(fits(&run, without[0] + 54321, 0, ZO_OK, ""));
+    TAP_CHECK(planned(&run, 0) == without[0] + 12345);
+    TAP_CHECK(planned(&run, 1) == without[1] + 54321);
+    tiny_close_trainer(&run);
+    TAP_CHECK(fits(&run, without[1] + 54320, 0, ZO_E_FIT, "host:1 needs"));
+    run.devices.machine.comm_ops = &zo_comm_host;
+    tiny_close(&run);
+}
+
 /* Less memory: more is computed again, to the same bits; then no more. */
 static void test_recomputes_to_fit(void)
 {
@@ -299,6 +328,7 @@ static const struct tap_case cases[] = {
      test_budgets},
     {"what a device holds for itself is in the plan and the budget",
      test_context},
+    {"so is what its collectives hold", test_comm_bytes},
     {"a smaller budget recomputes more, to the same bits",
      test_recomputes_to_fit},
     {"a step too long to be planned is refused", test_endless_accumulation},

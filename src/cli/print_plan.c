@@ -23,22 +23,30 @@ static void print_line(FILE *file, const char *what, uint64_t bytes)
 
 /* What a device holds beside its arena. */
 struct own {
-    uint64_t context_bytes, library_bytes;
+    uint64_t context_bytes, comm_bytes, library_bytes;
 };
 
-static struct own own_of(const struct zo_trainer *trainer, int device)
+static struct own own_of(const struct zo_setup *setup,
+                         const struct zo_trainer *trainer, int device)
 {
     const uint64_t all = zo_trainer_own_bytes(trainer, device);
     const uint64_t context = zo_trainer_context_bytes(trainer, device);
+    const uint64_t comm =
+        zo_devices_comm_bytes(&setup->devices.machine, device);
 
-    return (struct own){context, all - context};
+    return (struct own){context, comm, all - context - comm};
+}
+
+static uint64_t own_sum(const struct own *own)
+{
+    return own->context_bytes + own->comm_bytes + own->library_bytes;
 }
 
 static void print_arena(FILE *file, const char *name,
                         const struct zo_plan_arena *arena,
                         const struct own *own, uint64_t budget_bytes)
 {
-    const uint64_t own_bytes = own->context_bytes + own->library_bytes;
+    const uint64_t own_bytes = own_sum(own);
     char text[32];
 
     (void)fprintf(
@@ -54,6 +62,7 @@ static void print_arena(FILE *file, const char *name,
                    arena->purposes[p]);
     }
     print_line(file, "kernels and libraries", own->library_bytes);
+    print_line(file, "collectives", own->comm_bytes);
     print_line(file, "context of the device", own->context_bytes);
     print_line(file, "gaps of the layout", arena->unused_bytes);
     if (arena->op != NULL) {
@@ -141,7 +150,7 @@ static void print_host(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer)
 {
     const struct zo_build *build = zo_trainer_build(trainer);
-    const struct own none = {0, 0};
+    const struct own none = {0, 0, 0};
     struct zo_plan_arena arena;
 
     zo_plan_arena(&build->program, ZO_TIER_CPU, 0, &arena);
@@ -175,7 +184,7 @@ void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
     zo_cli_print_rings(file, &place);
     for (int d = 0; d < machine->device_count; d++) {
         zo_plan_arena(&build->program, ZO_TIER_GPU, d, &arena);
-        own = own_of(trainer, d);
+        own = own_of(setup, trainer, d);
         print_arena(file, machine->device_ops->info(machine->devices[d])->name,
                     &arena, &own, setup->gpu_memory_bytes);
     }
@@ -186,7 +195,7 @@ static void write_arena(struct zo_jsonl *json, const char *name,
                         const struct zo_plan_arena *arena,
                         const struct own *own, uint64_t budget_bytes)
 {
-    const uint64_t own_bytes = own->context_bytes + own->library_bytes;
+    const uint64_t own_bytes = own_sum(own);
 
     zo_jsonl_object_begin(json, NULL);
     zo_jsonl_text(json, "name", name);
@@ -194,6 +203,7 @@ static void write_arena(struct zo_jsonl *json, const char *name,
     zo_jsonl_uint(json, "budget_bytes", budget_bytes);
     zo_jsonl_uint(json, "persistent_bytes", arena->persistent_bytes);
     zo_jsonl_uint(json, "own_bytes", own->library_bytes);
+    zo_jsonl_uint(json, "collectives_bytes", own->comm_bytes);
     zo_jsonl_uint(json, "context_bytes", own->context_bytes);
     zo_jsonl_uint(json, "unused_bytes", arena->unused_bytes);
     zo_jsonl_object_begin(json, "purposes");
@@ -217,7 +227,7 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
     const struct zo_build *build = zo_trainer_build(trainer);
     const struct zo_machine *machine = &setup->devices.machine;
     const struct zo_cli_place place = place_of(setup, trainer);
-    const struct own none = {0, 0};
+    const struct own none = {0, 0, 0};
     struct zo_plan_arena arena;
     struct zo_jsonl json;
     struct own own;
@@ -235,7 +245,7 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
     zo_jsonl_array_begin(&json, "devices");
     for (int d = 0; d < machine->device_count; d++) {
         zo_plan_arena(&build->program, ZO_TIER_GPU, d, &arena);
-        own = own_of(trainer, d);
+        own = own_of(setup, trainer, d);
         write_arena(&json, machine->device_ops->info(machine->devices[d])->name,
                     &arena, &own, setup->gpu_memory_bytes);
     }

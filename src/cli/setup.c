@@ -39,7 +39,8 @@ static enum zo_status free_bytes(const struct zo_machine *machine, int device,
         machine->device_ops->mem_free_bytes(machine->devices[device], &bytes));
     bytes +=
         machine->device_ops->info(machine->devices[device])->context_bytes +
-        machine->kernel_ops->own_device_bytes(machine->kernels[device]);
+        machine->kernel_ops->own_device_bytes(machine->kernels[device]) +
+        zo_devices_comm_bytes(machine, device);
     *bytes_out = less(bytes, GPU_RESERVE_BYTES);
     return ZO_OK;
 }
@@ -158,6 +159,19 @@ static enum zo_status note_wishes(const struct zo_setup *setup,
                ? ZO_OK
                : zo_place_notes(config, setup->devices.machine.device_count,
                                 notes);
+}
+
+/* The library that carries, and what bends it: a user must see both. */
+static enum zo_status note_collectives(const struct zo_setup *setup,
+                                       struct zo_notes *notes)
+{
+    const struct zo_machine *machine = &setup->devices.machine;
+    const char *text =
+        machine->comm == NULL ? "" : machine->comm_ops->notes(machine->comm);
+
+    return text[0] == '\0'
+               ? ZO_OK
+               : zo_note_add(notes, ZO_NOTE_INFO, "collectives: %s", text);
 }
 
 static enum zo_status note_saving(const struct zo_setup *setup,
@@ -407,6 +421,7 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(refuse_what_is_missing(setup));
     ZO_TRY(check_simd(setup));
     ZO_TRY(note_stage(setup, notes));
+    ZO_TRY(note_collectives(setup, notes));
     ZO_TRY(note_saving(setup, notes));
     ZO_TRY(note_wishes(setup, notes));
     ZO_TRY(open_rows(setup, notes));

@@ -7,7 +7,8 @@
  * owner, in rank order, so that the sum does not depend on who carried the
  * pieces.
  *
- * Life cycle: open with all devices, any number of collectives, close.
+ * Life cycle: open with all devices, any number of collectives, close; or,
+ * once something has failed, abort and close.
  *
  * Threads: one thread issues every part of a collective, for all devices at
  * once, and all collectives of a zo_comm.
@@ -60,33 +61,67 @@ struct zo_comm_all_gather_args {
  *    reads its sources: work queued behind it may write either;
  *  - it passes on no stream before every stream has come to it (a barrier of
  *    the streams), also with pieces of 0 bytes and at R = 1;
- *  - a failure before it on any stream reaches all of them;
+ *  - a failure before it on any stream reaches all of them, at the latest
+ *    with abort: on cuda a device that failed never comes, and the others
+ *    wait for it until then;
  *  - ZO_E_ARG means that nothing was queued.
  * NCCL fits: a group of R * R sends and receives of bytes is an exchange, an
  * ncclAllGather in place is the other; both are barriers in their effect.
  */
 struct zo_comm_ops {
     const char *kind; /* matches zo_device_ops.kind of its devices */
+    const char *lack; /* why open() can only fail in this build; or NULL */
 
     /*
      * The devices are borrowed until close.  The caller owns *comm_out.
      *
      *   ZO_E_ARG     count is not in 1..ZO_RANKS_MAX
      *   ZO_E_NOMEM   no memory
-     *   ZO_E_COMM    the devices cannot reach each other
+     *   ZO_E_COMM    the devices cannot reach each other, or reach each other
+     *                with wrong bytes
+     *   ZO_E_NOSUPPORT   as `lack` says
      */
     enum zo_status (*open)(struct zo_device *const *devices, int count,
                            struct zo_comm **comm_out);
-    /* NULL is allowed.  Every collective has been passed. */
+    /* NULL is allowed.  Every collective has been passed, or aborted. */
     void (*close)(struct zo_comm *comm);
+    /* Device memory that open() took on a rank's device, for the plan: what
+     * collectives need, later ones too. */
+    uint64_t (*own_device_bytes)(const struct zo_comm *comm, int rank);
+    /* What carries, its version and the environment that it obeys, in a line
+     * for the log; "" when there is nothing to say.  Borrowed. */
+    const char *(*notes)(const struct zo_comm *comm);
 
     enum zo_status (*exchange)(struct zo_comm *comm,
                                const struct zo_comm_exchange_args *args);
     enum zo_status (*all_gather)(struct zo_comm *comm,
                                  const struct zo_comm_all_gather_args *args);
+
+    /*
+     * Whether what was queued has failed in a way that streams do not tell.
+     * Some us; neither blocks nor allocates.
+     *
+     *   ZO_E_COMM    it has; the text names the device
+     */
+    enum zo_status (*check)(struct zo_comm *comm);
+    /*
+     * Ends what is queued and under way, on all devices, whether or not every
+     * rank has come to it: streams pass it, with whatever bytes.  From then
+     * on collectives are ZO_E_COMM.  May be called again.
+     */
+    void (*abort)(struct zo_comm *comm);
 };
 
 extern const struct zo_comm_ops zo_comm_host;
+extern const struct zo_comm_ops zo_comm_nccl; /* a stub without NCCL */
+
+/*
+ * The variables of the environment whose names begin with `prefix`, as
+ * "A=1 B=2" in order of name, into target (target_bytes >= 8); what does not
+ * fit ends in "...".  Returns target; "" when there are none.
+ */
+const char *zo_comm_environment(const char *prefix, char *target,
+                                size_t target_bytes);
 
 /* The argument rules above, in one place for every way: ZO_E_ARG. */
 enum zo_status zo_comm_exchange_check(const struct zo_comm_exchange_args *args,

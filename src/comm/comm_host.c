@@ -12,6 +12,7 @@
 
 struct zo_comm {
     int ranks;
+    bool is_aborted;
     struct {
         struct zo_event *ready; /* the rank has come to the collective */
         struct zo_event *done;  /* it has copied all it needs */
@@ -58,6 +59,13 @@ close_comm:
     return status;
 }
 
+static enum zo_status refuse_aborted(const struct zo_comm *comm)
+{
+    return comm->is_aborted ? ZO_FAIL(ZO_E_COMM, "host: a collective, but all "
+                                                 "of them were aborted")
+                            : ZO_OK;
+}
+
 /* No stream goes on before every stream has come. */
 static enum zo_status meet_ready(struct zo_comm *comm,
                                  struct zo_stream *const *streams)
@@ -94,6 +102,7 @@ static enum zo_status host_exchange(struct zo_comm *comm,
     const size_t bytes = args->piece_bytes;
 
     ZO_TRY(zo_comm_exchange_check(args, comm->ranks));
+    ZO_TRY(refuse_aborted(comm));
     ZO_TRY(meet_ready(comm, args->streams));
     for (int d = 0; d < comm->ranks && bytes > 0; d++) {
         for (int s = 0; s < comm->ranks; s++) {
@@ -114,6 +123,7 @@ host_all_gather(struct zo_comm *comm,
     const size_t bytes = args->piece_bytes;
 
     ZO_TRY(zo_comm_all_gather_check(args, comm->ranks));
+    ZO_TRY(refuse_aborted(comm));
     ZO_TRY(meet_ready(comm, args->streams));
     for (int d = 0; d < comm->ranks && bytes > 0; d++) {
         for (int s = 0; s < comm->ranks; s++) {
@@ -129,10 +139,39 @@ host_all_gather(struct zo_comm *comm,
     return meet_done(comm, args->streams);
 }
 
+/* Queues belong to the streams, which are counted elsewhere. */
+static uint64_t host_own_device_bytes(const struct zo_comm *comm, int rank)
+{
+    (void)comm, (void)rank;
+    return 0;
+}
+
+static const char *host_notes(const struct zo_comm *comm)
+{
+    (void)comm;
+    return "";
+}
+
+/* A failure goes from stream to stream with the events: nothing is hidden. */
+static enum zo_status host_check(struct zo_comm *comm)
+{
+    return refuse_aborted(comm);
+}
+
+/* For the same reason nothing hangs: what is queued ends by itself. */
+static void host_abort(struct zo_comm *comm)
+{
+    comm->is_aborted = true;
+}
+
 const struct zo_comm_ops zo_comm_host = {
     .kind = "host",
     .open = host_open,
     .close = host_close,
+    .own_device_bytes = host_own_device_bytes,
+    .notes = host_notes,
     .exchange = host_exchange,
     .all_gather = host_all_gather,
+    .check = host_check,
+    .abort = host_abort,
 };

@@ -1,8 +1,12 @@
 #include "src/train/devices.h"
 
+#include <stdio.h>
+
+#include "src/base/text.h"
 #include "src/comm/comm.h"
 
-#define CPU_WORKERS_MAX 256 /* memory is shared by fewer */
+#define CPU_WORKERS_MAX 256                 /* memory is shared by fewer */
+#define TAKEN_BYTES_MAX ((uint64_t)1 << 30) /* a desktop holds less */
 
 struct backend {
     const struct zo_device_ops *device_ops;
@@ -13,7 +17,7 @@ struct backend {
 static const struct backend host_backend = {&zo_device_host, &zo_kernels_host,
                                             &zo_comm_host};
 static const struct backend cuda_backend = {&zo_device_cuda, &zo_kernels_cuda,
-                                            NULL};
+                                            &zo_comm_nccl};
 
 /* The backend that options ask for, and how many devices it has. */
 static enum zo_status choose(const struct zo_devices_options *options,
@@ -61,14 +65,67 @@ enum zo_status zo_devices_count(const struct zo_devices_options *options,
             }
         }
     }
-    if (count > 1 && backend->comm_ops == NULL) {
+    if (count > 1 && backend->comm_ops->lack != NULL) {
         return ZO_FAIL(ZO_E_NOSUPPORT,
-                       "%d GPUs: this version trains on one; choose it with "
-                       "--devices",
-                       count);
+                       "%d GPUs need NCCL, and %s; choose one with --devices",
+                       count, backend->comm_ops->lack);
     }
     *count_out = count;
     return ZO_OK;
+}
+
+uint64_t zo_devices_comm_bytes(const struct zo_machine *machine, int device)
+{
+    return machine->comm == NULL
+               ? 0
+               : machine->comm_ops->own_device_bytes(machine->comm, device);
+}
+
+/* Bytes of a device that neither are free nor went to its context. */
+static enum zo_status taken_bytes(const struct zo_machine *machine, int device,
+                                  uint64_t *bytes_out)
+{
+    const struct zo_device_info *info =
+        machine->device_ops->info(machine->devices[device]);
+    uint64_t rest = 0;
+
+    ZO_TRY(
+        machine->device_ops->mem_free_bytes(machine->devices[device], &rest));
+    rest += info->context_bytes;
+    *bytes_out = rest < info->memory_bytes ? info->memory_bytes - rest : 0;
+    return ZO_OK;
+}
+
+enum zo_status zo_devices_check_idle(const struct zo_machine *machine)
+{
+    char names[512], text[32];
+    size_t used = 0;
+
+    for (int d = 0; d < machine->device_count; d++) {
+        const struct zo_device_info *info =
+            machine->device_ops->info(machine->devices[d]);
+        uint64_t bytes = 0;
+
+        ZO_TRY(taken_bytes(machine, d, &bytes));
+        if (bytes > TAKEN_BYTES_MAX && used < sizeof(names)) {
+            used += (size_t)snprintf(names + used, sizeof(names) - used,
+                                     "%s%s of %s", used > 0 ? ", " : "",
+                                     zo_text_gib(text, sizeof(text), bytes),
+                                     info->name);
+        }
+    }
+    return used == 0 ? ZO_OK
+                     : ZO_FAIL(ZO_E_USAGE,
+                               "somebody else uses %s; name the GPUs to train "
+                               "on, these too if you mean them, with --devices",
+                               names);
+}
+
+/* Several GPUs that nobody named. */
+static bool are_implied(const struct zo_devices_options *options,
+                        const struct backend *backend, int count)
+{
+    return backend == &cuda_backend && count > 1 && options->indices == NULL;
 }
 
 static enum zo_status open_machine(struct zo_devices *devices,
@@ -94,6 +151,11 @@ static enum zo_status open_machine(struct zo_devices *devices,
         ZO_TRY(backend->device_ops->open(index, &device_options,
                                          &machine->devices[i]));
         machine->device_count = i + 1;
+    }
+    if (are_implied(options, backend, count)) {
+        ZO_TRY(zo_devices_check_idle(machine));
+    }
+    for (int i = 0; i < count; i++) {
         ZO_TRY(backend->kernel_ops->open(machine->devices[i], &kernel_options,
                                          &machine->kernels[i]));
     }

@@ -33,15 +33,30 @@ struct zo_devices {
 int zo_devices_cpu_workers(const struct zo_devices *devices);
 
 /*
- *   ZO_E_USAGE       a device is named twice or does not exist
- *   ZO_E_NOSUPPORT   the backend is not in this build, or has no device
+ *   ZO_E_USAGE       a device is named twice or does not exist; or somebody
+ *                    else uses one of several GPUs that nobody named
+ *   ZO_E_NOSUPPORT   the backend is not in this build, or has no device; or
+ *                    several GPUs, in a build without NCCL
  *   ZO_E_DEVICE      a device cannot be opened
+ *   ZO_E_COMM        devices cannot reach each other, or with wrong bytes
  */
 enum zo_status zo_devices_open(const struct zo_devices_options *options,
                                struct zo_devices *devices_out) ZO_MUST_CHECK;
 
 /* NULL is allowed. */
 void zo_devices_close(struct zo_devices *devices);
+
+/* Device memory of the collectives, in no arena; 0 with one device. */
+uint64_t zo_devices_comm_bytes(const struct zo_machine *machine, int device);
+
+/*
+ * Looks for devices on which others hold more than 1 GiB.  For devices just
+ * opened, that hold nothing of ours but their context.
+ *
+ *   ZO_E_USAGE   there is one; the text names all of them
+ */
+enum zo_status
+zo_devices_check_idle(const struct zo_machine *machine) ZO_MUST_CHECK;
 
 /* How many devices options name, without opening them: for the config. */
 enum zo_status zo_devices_count(const struct zo_devices_options *options,

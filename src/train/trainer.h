@@ -90,7 +90,8 @@ struct zo_executor *zo_trainer_executor(const struct zo_trainer *trainer);
 
 /*
  * Bytes of a device beside the arena: all of them, or of those what the
- * device's context holds; the rest is the kernels' and the libraries'.
+ * device's context holds; the rest is the collectives', the kernels' and the
+ * libraries'.
  */
 uint64_t zo_trainer_own_bytes(const struct zo_trainer *trainer, int device);
 uint64_t zo_trainer_context_bytes(const struct zo_trainer *trainer, int device);

@@ -58,6 +58,7 @@ uint64_t zo_trainer_own_bytes(const struct zo_trainer *trainer, int device)
     const struct zo_machine *machine = &trainer->options.devices->machine;
 
     return machine->kernel_ops->own_device_bytes(machine->kernels[device]) +
+           zo_devices_comm_bytes(machine, device) +
            zo_trainer_context_bytes(trainer, device);
 }
 
