@@ -83,8 +83,8 @@ struct zo_placement {
 struct zo_unit_rows {
     uint64_t row_bytes, rows_max;
     /* CPU engine: record, rows (written), weights or master, the micro
-     * batch's tables on the host.  Context: the model.  args: the type of what is
-     * read, the device whose micro batch it is. */
+     * batch's tables on the host.  Context: the model.  args: the type of what
+     * is read, the device whose micro batch it is. */
     zo_op_fn gather;
 };
 

@@ -54,9 +54,9 @@ enum zo_tier {
     X(MASTER, "master weights")               \
     X(EXP_AVG, "first moments")               \
     X(EXP_AVG_SQ, "second moments")           \
-    X(WEIGHT_RING, "weights in the ring") \
+    X(WEIGHT_RING, "weights in the ring")     \
     X(GRADIENT, "gradients")                  \
-    X(GRADIENT_RING, "gradients in the ring")  \
+    X(GRADIENT_RING, "gradients in the ring") \
     X(GRADIENT_SUM, "gradient sums (fp32)")   \
     X(BOUNDARY, "activations between units")  \
     X(ACTIVATION, "activations inside units") \

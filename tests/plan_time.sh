@@ -152,8 +152,7 @@ homes() {
     grep -q '"name":"pageable"' out
 }
 no_homes() {
-  with_homes 2 cpu none --num-devices 2 && grep -q \
-    'homes.json: zero_optimization.offload_optimizer.device: this version offloads on one device' err &&
+  with_homes 0 cpu none --num-devices 2 &&
     with_homes 2 none nvme && grep -q \
     'offload_param.device: this version does not spill to NVMe' err &&
     with_homes 0 none none --num-devices 2

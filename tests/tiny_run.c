@@ -221,8 +221,8 @@ static enum zo_status parse_config(struct tiny_run *run)
         snprintf(json, sizeof(json),
                  "{\"train_micro_batch_size_per_gpu\": %d,"
                  " \"gradient_accumulation_steps\": %d%s%s%s}",
-                 k->micro_rows, k->accumulation, stage, k->json != NULL ? ", " : "",
-                 k->json != NULL ? k->json : "");
+                 k->micro_rows, k->accumulation, stage,
+                 k->json != NULL ? ", " : "", k->json != NULL ? k->json : "");
 
     ZO_ASSERT(size_bytes < (int)sizeof(json));
     return zo_run_config_parse("tiny.json", json, (size_t)size_bytes,

@@ -146,8 +146,9 @@ static void check_cached(const struct zo_setup *setup,
     char products[sizeof(profile->products)];
 
     if (profile->threads != setup->devices.threads ||
-        profile->device_bandwidth <= 0.0 || profile->h2d <= 0.0 ||
-        profile->d2h <= 0.0 || profile->cpu <= 0.0 ||
+        (profile->is_host ? zo_profile_dram(profile)
+                          : profile->device_bandwidth) <= 0.0 ||
+        profile->h2d <= 0.0 || profile->d2h <= 0.0 || profile->cpu <= 0.0 ||
         (setup->devices.machine.device_count > 1 &&
          profile->collective <= 0.0)) {
         *found_inout = false; /* of another number of threads, or an older
