@@ -304,13 +304,25 @@ static void check(const struct recipe *recipe, const struct tiny_result *want,
     }
 }
 
+/* Races depend on where and when, not on numbers: where each run takes long,
+ * one recipe of each kind sees all variants. */
+static size_t stride_of(const struct recipe *recipe)
+{
+#ifdef __SANITIZE_THREAD__
+    return recipe == &bf16 || recipe == &bf16_clipped ? 1 : 4;
+#else
+    (void)recipe;
+    return 1;
+#endif
+}
+
 static void check_all(const struct recipe *recipe)
 {
     struct tiny_result want;
 
     TAP_CHECK(ran(recipe, &resident, &want));
     TAP_CHECK(is_as_wanted(recipe, &want));
-    for (size_t v = 0; v < ZO_COUNT(variants); v++) {
+    for (size_t v = 0; v < ZO_COUNT(variants); v += stride_of(recipe)) {
         if (is_worth_running(&variants[v])) {
             check(recipe, &want, &variants[v]);
         }
