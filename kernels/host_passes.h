@@ -56,13 +56,6 @@ bool zo_adamw_cpu(const struct zo_adamw_args *args, int64_t first,
 void zo_cast_cpu(const struct zo_cast_args *args, int64_t first, int64_t count,
                  enum zo_simd simd);
 
-/*
- * out[i] = table[ids[i]], rows of row_bytes bytes; the caller has checked the
- * ids against the table.  out is apart from the table.
- */
-void zo_rows_gather_cpu(void *out, const void *table, const int32_t *ids,
-                        int64_t count, size_t row_bytes);
-
 ZO_C_END
 
 #endif

@@ -54,12 +54,6 @@ struct zo_unit_homes {
     enum zo_tier optimizer; /* master, exp_avg, exp_avg_sq */
 };
 
-/* Where a unit all of whose states live on the GPU has them. */
-static inline bool zo_homes_resident(const struct zo_unit_homes *homes)
-{
-    return homes->optimizer == ZO_TIER_GPU;
-}
-
 /* How a step is laid out over the tiers: speed and memory, never a bit. */
 struct zo_placement {
     const struct zo_unit_homes *homes; /* a unit, borrowed; NULL: all GPU */

@@ -71,7 +71,7 @@ static enum zo_status open_products(struct side *side, struct rank *rank)
 {
     const struct zo_device_ops *ops = side->ops;
     const struct zo_kernels_options options = {0};
-    uint16_t *numbers = side->pool; /* for now */
+    uint16_t *numbers = side->pool; /* no collective uses it yet */
 
     ZO_TRY(side->kernel_ops->open(rank->device, &options, &rank->kernels));
     ZO_TRY(zo_alloc(PRODUCT_BYTES, 1, "a product", &rank->first_product));

@@ -283,23 +283,6 @@ static void test_cast(void)
     }
 }
 
-static void test_rows(void)
-{
-    static const int32_t ids[] = {4, 0, 4, 2};
-    char table[5][6], out[5][6];
-
-    for (int i = 0; i < 30; i++) {
-        table[i / 6][i % 6] = (char)i;
-    }
-    memset(out, 0x7b, sizeof(out));
-    zo_rows_gather_cpu(out, table, ids, 4, 6);
-    for (int i = 0; i < 4; i++) {
-        TAP_CHECK(memcmp(out[i], table[ids[i]], 6) == 0);
-    }
-    TAP_CHECK_INT(out[4][0], 0x7b);
-    zo_rows_gather_cpu(out, table, NULL, 0, 6);
-}
-
 int main(void)
 {
     static const struct tap_case cases[] = {
@@ -311,7 +294,6 @@ int main(void)
         {"a range tells of its own bad elements alone", test_bad},
         {"threads on neighbouring ranges leave the same bits", test_threads},
         {"casts write their range, by dtype.h", test_cast},
-        {"rows are gathered by their ids", test_rows},
     };
     return tap_run(cases, TAP_COUNT(cases));
 }

@@ -77,12 +77,3 @@ void zo_cast_cpu(const struct zo_cast_args *args, int64_t first, int64_t count,
     ZO_ASSERT(first >= 0 && count >= 0 && count <= args->count - first);
     zo_cast_range(vector_of(simd), args, first, count);
 }
-
-void zo_rows_gather_cpu(void *out, const void *table, const int32_t *ids,
-                        int64_t count, size_t row_bytes)
-{
-    for (int64_t i = 0; i < count; i++) {
-        memcpy((char *)out + (size_t)i * row_bytes,
-               (const char *)table + (size_t)ids[i] * row_bytes, row_bytes);
-    }
-}
