@@ -29,6 +29,7 @@ libzo_a_SOURCES += \
 	offload/profile.h \
 	offload/record.h \
 	offload/schedule.c \
+	offload/nvme.h \
 	offload/schedule.h \
 	offload/stream.c \
 	offload/stream.h \
