@@ -57,9 +57,9 @@ struct zo_state_written {
  *   ZO_E_IO    a write failed: path, bytes wanted, strerror, bytes free
  *   and what data returns
  */
-enum zo_status zo_state_write(const struct zo_state_write_options *options,
-                              struct zo_state_written *written_out)
-    ZO_MUST_CHECK;
+enum zo_status
+zo_state_write(const struct zo_state_write_options *options,
+               struct zo_state_written *written_out) ZO_MUST_CHECK;
 
 /* The most bytes of disk that a state of so many parameters takes. */
 uint64_t zo_state_bytes_max(uint64_t parameters, enum zo_dtype moment_type);
