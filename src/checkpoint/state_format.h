@@ -51,7 +51,8 @@ struct zo_state_run {
     int64_t optimizer_steps; /* of those, not skipped */
     int64_t tokens_total;
     double best_loss; /* of evaluations; infinite: none */
-    /* The loss scaler. */
+    /* The loss scaler; of a run in fp16, or one that only counts skips. */
+    int64_t scales; /* 0 or 1 */
     double loss_scale;
     int64_t scaler_iteration, last_overflow, hysteresis_left;
     int64_t futile_skips, skipped_steps;

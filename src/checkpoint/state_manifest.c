@@ -41,6 +41,7 @@ static const struct field {
     FIELD(optimizer_steps, COUNT),
     FIELD(tokens_total, COUNT),
     FIELD(best_loss, REAL),
+    FIELD(scales, COUNT),
     FIELD(loss_scale, REAL),
     FIELD(scaler_iteration, COUNT),
     FIELD(last_overflow, SIGNED),

@@ -209,8 +209,10 @@ static enum zo_status reserve(struct job *job, size_t size_bytes,
     struct shard *shard =
         job->shard_count > 0 ? &job->shards[job->shard_count - 1] : NULL;
 
-    if (shard != NULL && shard->file.size_bytes > 0 &&
-        shard->file.size_bytes + size_bytes > job->shard_bytes) {
+    if (shard != NULL &&
+        (shard->is_full ||
+         (shard->file.size_bytes > 0 &&
+          shard->file.size_bytes + size_bytes > job->shard_bytes))) {
         shard->is_full = true;
         (void)take_if_done(shard, full_out);
         shard = NULL;
