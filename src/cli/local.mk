@@ -28,6 +28,9 @@ libzo_a_SOURCES += \
 	src/cli/print_plan.c \
 	src/cli/print_time.c \
 	src/cli/print_time.h \
+	src/cli/saving.c \
+	src/cli/saving.h \
+	src/cli/saving_settings.c \
 	src/cli/setup.c \
 	src/cli/setup.h \
 	src/cli/signals.c \
