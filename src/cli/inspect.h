@@ -12,6 +12,10 @@ ZO_C_BEGIN
 enum zo_status zo_inspect_model(struct zo_cli *cli,
                                 const struct zo_options *options) ZO_MUST_CHECK;
 
+/* Lists a training state, and verifies it. */
+enum zo_status zo_inspect_state(struct zo_cli *cli,
+                                const struct zo_options *options) ZO_MUST_CHECK;
+
 ZO_C_END
 
 #endif

@@ -18,6 +18,7 @@ libzo_a_SOURCES += \
 	src/cli/inspect.c \
 	src/cli/inspect.h \
 	src/cli/inspect_model.c \
+	src/cli/inspect_state.c \
 	src/cli/machine.c \
 	src/cli/plan.c \
 	src/cli/print.c \
@@ -45,7 +46,9 @@ check_PROGRAMS += \
 	tests/test_signals
 
 dist_check_SCRIPTS += \
+	tests/kill_loop.sh \
 	tests/main_job.sh \
 	tests/doctor.sh \
 	tests/plan_time.sh \
+	tests/resume.sh \
 	tests/test_cli.sh
