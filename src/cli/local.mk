@@ -27,6 +27,8 @@ libzo_a_SOURCES += \
 	src/cli/print_place.c \
 	src/cli/print_place.h \
 	src/cli/print_plan.c \
+	src/cli/print_save.c \
+	src/cli/print_save.h \
 	src/cli/print_time.c \
 	src/cli/print_time.h \
 	src/cli/saving.c \

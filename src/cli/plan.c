@@ -6,6 +6,7 @@
  */
 #include "src/cli/cli.h"
 #include "src/cli/print_hints.h"
+#include "src/cli/print_save.h"
 #include "src/cli/print_time.h"
 #include "src/cli/setup.h"
 
@@ -37,6 +38,15 @@ static enum zo_status print_verdict(struct zo_cli *cli,
     return zo_cli_print_hints(cli->out, setup);
 }
 
+static void print_save(struct zo_cli *cli, const struct zo_setup *setup,
+                       const struct zo_trainer *trainer,
+                       const struct zo_cli_time *time)
+{
+    const struct zo_cli_save save = zo_cli_save(setup, trainer, time);
+
+    zo_cli_print_save(cli->out, &save);
+}
+
 static enum zo_status print(struct zo_cli *cli, const struct zo_setup *setup,
                             const struct zo_trainer *trainer, bool fits)
 {
@@ -56,6 +66,7 @@ static enum zo_status print(struct zo_cli *cli, const struct zo_setup *setup,
         if (found) {
             zo_cli_print_time(cli->out, &time);
         }
+        print_save(cli, setup, trainer, found ? &time : NULL);
         status = print_verdict(cli, setup, trainer, fits);
     }
     if (found) {

@@ -8,6 +8,7 @@
 #include "src/base/system.h"
 #include "src/base/text.h"
 #include "src/cli/print_place.h"
+#include "src/cli/print_save.h"
 #include "src/cli/print_time.h"
 #include "src/cli/setup.h"
 
@@ -227,6 +228,7 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
     const struct zo_build *build = zo_trainer_build(trainer);
     const struct zo_machine *machine = &setup->devices.machine;
     const struct zo_cli_place place = place_of(setup, trainer);
+    const struct zo_cli_save save = zo_cli_save(setup, trainer, time);
     const struct own none = {0, 0, 0};
     struct zo_plan_arena arena;
     struct zo_jsonl json;
@@ -261,5 +263,6 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
     } else {
         zo_jsonl_null(&json, "time");
     }
+    zo_cli_write_save(&json, "save", &save);
     return zo_jsonl_end(&json);
 }
