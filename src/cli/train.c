@@ -91,7 +91,9 @@ static enum zo_status open_model(struct run *run)
     }
     ZO_TRY(
         zo_model_dir_open(setup->options->model, &run->cli->notes, &run->dir));
-    if (!zo_model_dir_dtype(run->dir, &run->source_dtype)) {
+    if (zo_state_is_one(setup->options->model)) { /* masters are fp32 */
+        run->source_dtype = setup->model.dtype;
+    } else if (!zo_model_dir_dtype(run->dir, &run->source_dtype)) {
         return ZO_FAIL(ZO_E_CORRUPT,
                        "%s: holds no tensor in fp32, bf16 or fp16",
                        setup->options->model);
