@@ -211,7 +211,7 @@ else
 fi
 
 # ---- signals ----
-steps=1000
+steps=2000
 # A shell has its background jobs ignore SIGINT, and so then does the program.
 started='env --default-signal=INT'
 $started true 2>/dev/null || started=
