@@ -11,6 +11,8 @@ libzo_a_SOURCES += \
 	src/cli/doctor_print.c \
 	src/cli/doctor_profile.c \
 	src/cli/eval.c \
+	src/cli/estimate.c \
+	src/cli/estimate.h \
 	src/cli/generate.c \
 	src/cli/init.c \
 	src/cli/inputs.c \
@@ -20,6 +22,8 @@ libzo_a_SOURCES += \
 	src/cli/inspect_model.c \
 	src/cli/machine.c \
 	src/cli/plan.c \
+	src/cli/plan_table.c \
+	src/cli/plan_table.h \
 	src/cli/print.c \
 	src/cli/print_hints.c \
 	src/cli/print_hints.h \
@@ -32,11 +36,14 @@ libzo_a_SOURCES += \
 	src/cli/setup.h \
 	src/cli/signals.c \
 	src/cli/signals.h \
-	src/cli/train.c
+	src/cli/train.c \
+	src/cli/variant.c \
+	src/cli/variant.h
 
 check_PROGRAMS += \
 	tests/test_cli_memory \
 	tests/test_doctor \
+	tests/test_estimate \
 	tests/test_print \
 	tests/test_print_place \
 	tests/test_signals

@@ -7,6 +7,7 @@
 #include "src/base/jsonl.h"
 #include "src/base/system.h"
 #include "src/base/text.h"
+#include "src/cli/plan_table.h"
 #include "src/cli/print_place.h"
 #include "src/cli/print_time.h"
 #include "src/cli/setup.h"
@@ -222,7 +223,8 @@ static void write_arena(struct zo_jsonl *json, const char *name,
 
 enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
                                       const struct zo_trainer *trainer,
-                                      const struct zo_cli_time *time)
+                                      const struct zo_cli_time *time,
+                                      const struct zo_plan_table *table)
 {
     const struct zo_build *build = zo_trainer_build(trainer);
     const struct zo_machine *machine = &setup->devices.machine;
@@ -260,6 +262,9 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
         zo_cli_write_time(&json, "time", time);
     } else {
         zo_jsonl_null(&json, "time");
+    }
+    if (table != NULL) {
+        zo_plan_table_json(&json, "table", table);
     }
     return zo_jsonl_end(&json);
 }

@@ -18,6 +18,8 @@
 #define TOKEN_MULTIPLE     64
 #define GPU_RESERVE_BYTES  ((uint64_t)512 << 20)
 #define HOST_RESERVE_BYTES ((uint64_t)2 << 30)
+/* Of a GPU that is not here: what its context and its libraries would take. */
+#define ABSENT_OWN_BYTES ((uint64_t)512 << 20)
 
 /* ---- budgets ------------------------------------------------------------- */
 
@@ -45,12 +47,32 @@ static enum zo_status free_bytes(const struct zo_machine *machine, int device,
     return ZO_OK;
 }
 
+/* A shipped machine: its GPU's memory, and as much on the host as is asked
+ * for. */
+static void set_budgets_elsewhere(struct zo_setup *setup)
+{
+    const struct zo_options *options = setup->options;
+    const struct zo_profile *profile = zo_profile_find(options->profile);
+
+    setup->host_room_bytes = ZO_SYSTEM_NO_LIMIT;
+    setup->host_memory_bytes = options->host_memory_bytes;
+    setup->gpu_memory_bytes =
+        options->gpu_memory_bytes > 0
+            ? options->gpu_memory_bytes
+            : less(profile->device_bytes, GPU_RESERVE_BYTES + ABSENT_OWN_BYTES);
+}
+
 static enum zo_status set_budgets(struct zo_setup *setup)
 {
     const struct zo_options *options = setup->options;
     const struct zo_machine *machine = &setup->devices.machine;
     struct zo_system system;
     uint64_t host;
+
+    if (zo_setup_plans_elsewhere(setup)) {
+        set_budgets_elsewhere(setup);
+        return ZO_OK;
+    }
 
     zo_system_read("", &system);
     host = zo_system_room(&system);
@@ -113,7 +135,6 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
         {ZO_OPTION_RESUME_FROM, "saves no training state, only the model"},
         {ZO_OPTION_WATCH, "has no live view"},
         {ZO_OPTION_NVME, "does not spill to NVMe"},
-        {ZO_OPTION_WRITE, "writes no DeepSpeed JSON"},
     };
     size_t count = 0;
     const struct zo_option *table = zo_cli_options(&count);

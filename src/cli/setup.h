@@ -32,6 +32,9 @@ struct zo_setup {
     uint64_t gpu_memory_bytes, host_memory_bytes; /* budgets */
     uint64_t host_room_bytes; /* free there; ZO_SYSTEM_NO_LIMIT: unknown */
     bool avoids_locking;      /* the system has refused to lock memory */
+    /* Rates to predict with, known already; borrowed; NULL: as the options
+     * say. */
+    const struct zo_profile *rates;
     struct zo_trace *trace; /* borrowed by the trainer; set by train; or NULL */
 };
 
@@ -67,11 +70,13 @@ enum zo_status zo_setup_largest_accumulation(const struct zo_setup *setup,
 /* The plan as a table for people, or with `json` as one JSON object. */
 void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer);
-struct zo_cli_time; /* print_time.h; NULL: not predicted */
+struct zo_cli_time;   /* print_time.h; NULL: not predicted */
+struct zo_plan_table; /* plan_table.h; NULL: not made */
 enum zo_status
 zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer,
-                       const struct zo_cli_time *time) ZO_MUST_CHECK;
+                       const struct zo_cli_time *time,
+                       const struct zo_plan_table *table) ZO_MUST_CHECK;
 
 ZO_C_END
 
