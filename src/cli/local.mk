@@ -13,6 +13,8 @@ libzo_a_SOURCES += \
 	src/cli/eval.c \
 	src/cli/estimate.c \
 	src/cli/estimate.h \
+	src/cli/gains.c \
+	src/cli/gains.h \
 	src/cli/generate.c \
 	src/cli/init.c \
 	src/cli/inputs.c \
@@ -32,6 +34,8 @@ libzo_a_SOURCES += \
 	src/cli/print_plan.c \
 	src/cli/print_time.c \
 	src/cli/print_time.h \
+	src/cli/print_units.c \
+	src/cli/print_units.h \
 	src/cli/setup.c \
 	src/cli/setup.h \
 	src/cli/signals.c \

@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include "src/cli/cli.h"
+#include "src/cli/gains.h"
 #include "src/cli/plan_table.h"
 #include "src/cli/print_hints.h"
 #include "src/cli/print_time.h"
 #include "src/cli/setup.h"
 
 #define DEFAULT_PROFILE "4090"
+#define DEVICES_MOST    4 /* of the table, for a machine that is not here */
 
 struct plan {
     struct zo_cli *cli;
@@ -57,21 +59,30 @@ static enum zo_status print(struct plan *plan, const struct zo_trainer *trainer,
     struct zo_cli *cli = plan->cli;
     const struct zo_setup *setup = &plan->setup;
     struct zo_cli_time time;
+    struct zo_gains gains = {.count = 0};
     bool found = false;
     enum zo_status status = ZO_OK;
 
     if (fits) {
         ZO_TRY(predict(cli, setup, trainer, &time, &found));
     }
+    if (found) {
+        status = zo_gains_find(setup, trainer, &time, &gains);
+    }
     zo_cli_print_notes(cli);
-    if (setup->options->json) {
-        status = zo_cli_print_plan_json(cli->out, setup, trainer,
-                                        found ? &time : NULL,
-                                        plan->has_table ? &plan->table : NULL);
-    } else {
+    if (status == ZO_OK && setup->options->json) {
+        const struct zo_plan_extras extras = {
+            .time = found ? &time : NULL,
+            .gains = found ? &gains : NULL,
+            .table = plan->has_table ? &plan->table : NULL,
+        };
+
+        status = zo_cli_print_plan_json(cli->out, setup, trainer, &extras);
+    } else if (status == ZO_OK) {
         zo_cli_print_plan(cli->out, setup, trainer);
         if (found) {
             zo_cli_print_time(cli->out, &time);
+            zo_gains_print(cli->out, &gains);
         }
         status = print_verdict(cli, setup, trainer, fits);
     }
@@ -134,8 +145,7 @@ static void assume_devices(struct plan *plan)
 /* ---- the table -----------------------------------------------------------
  */
 
-/* How many devices the plan is for, and at the least one more for a machine
- * that is not here. */
+/* How many devices the plan is for, and the table at the most. */
 static enum zo_status count_devices(const struct plan *plan, int *planned_out,
                                     int *most_out)
 {
@@ -152,7 +162,8 @@ static enum zo_status count_devices(const struct plan *plan, int *planned_out,
         options->num_devices == 0 && options->backend != ZO_BACKEND_CUDA;
 
     ZO_TRY(zo_devices_count(&devices, planned_out));
-    *most_out = *planned_out < 2 && is_open ? 2 : *planned_out;
+    *most_out =
+        *planned_out < DEVICES_MOST && is_open ? DEVICES_MOST : *planned_out;
     return ZO_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "src/base/arith.h"
 #include "src/base/text.h"
 
+#define GIB    1073741824.0
 #define FASTER 0.995 /* of the time: less is no difference */
 
 /* ---- one row -------------------------------------------------------------
@@ -111,10 +112,11 @@ static void print_head(FILE *out, int devices, uint64_t budget_bytes)
         (void)fprintf(out, " of %s",
                       zo_text_gib(text, sizeof(text), budget_bytes));
     }
-    (void)fprintf(out, "%s\n  %-5s %-15s %11s %11s %8s %5s  %s\n",
-                  devices == 1 ? "" : "; memory of each, and of the host",
-                  "stage", "offload", "GPU", "host", "step", "fits",
-                  "DeepSpeed: GPU, host");
+    (void)fprintf(out,
+                  "; bytes of %s, and of the host\n"
+                  "  %-5s %-14s %11s %11s %8s %5s  %s\n",
+                  devices == 1 ? "it" : "each", "stage", "offload", "GPU",
+                  "host", "step", "fits", "DeepSpeed's GiB");
 }
 
 static void print_cell(FILE *out, const struct zo_plan_cell *cell)
@@ -122,19 +124,16 @@ static void print_cell(FILE *out, const struct zo_plan_cell *cell)
     char gpu[32], host[32], step[32] = "-";
 
     if (cell->step_seconds > 0.0) {
-        (void)snprintf(step, sizeof(step), "%.3g s", cell->step_seconds);
+        (void)snprintf(step, sizeof(step), "%.3f s", cell->step_seconds);
     }
-    (void)fprintf(out, "  %-5d %-15s %11s %11s %8s %5s", cell->row->stage,
+    (void)fprintf(out, "  %-5d %-14s %11s %11s %8s %5s", cell->row->stage,
                   cell->row->offload,
                   zo_text_gib(gpu, sizeof(gpu), cell->gpu_bytes),
                   zo_text_gib(host, sizeof(host), cell->host_bytes), step,
                   cell->fits ? "yes" : "no");
     if (cell->has_estimate) {
-        (void)fprintf(
-            out, "  %s, %s",
-            zo_text_gib(gpu, sizeof(gpu), (uint64_t)cell->estimate.gpu_bytes),
-            zo_text_gib(host, sizeof(host),
-                        (uint64_t)cell->estimate.host_bytes));
+        (void)fprintf(out, " %6.2f, %6.2f", cell->estimate.gpu_bytes / GIB,
+                      cell->estimate.host_bytes / GIB);
     }
     (void)fputc('\n', out);
     (void)fflush(out);
@@ -146,12 +145,13 @@ static void print_fastest(FILE *out, const struct zo_plan_cell *cell)
         (void)fputs("  nothing fits\n", out);
         return;
     }
-    (void)fprintf(out, "  fastest that fits: stage %d, %s: %s\n",
-                  cell->row->stage, cell->row->offload, cell->row->purpose);
+    (void)fprintf(out, "  fastest that fits: stage %d, offload %s",
+                  cell->row->stage, cell->row->offload);
     if (cell->tokens_per_second > 0.0) {
-        (void)fprintf(out, "  %.0f tokens/s, bound by %s\n",
+        (void)fprintf(out, ": %.0f tokens/s, bound by %s",
                       cell->tokens_per_second, zo_bound_text(cell->bound));
     }
+    (void)fprintf(out, "\n    %s\n", cell->row->purpose);
 }
 
 static bool is_faster(const struct zo_plan_cell *cell,

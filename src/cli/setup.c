@@ -216,8 +216,8 @@ static enum zo_status note_stage(const struct zo_setup *setup,
 {
     const int stage = setup->config.zero.stage;
 
-    if (stage == 0) {
-        return ZO_OK;
+    if (stage == 0 || setup->options->command == ZO_COMMAND_TRAIN) {
+        return ZO_OK; /* train says it among what it will do */
     }
     if (setup->devices.machine.device_count > 1) {
         return zo_note_add(
@@ -566,10 +566,10 @@ enum zo_status zo_setup_fits(const struct zo_setup *setup,
 }
 
 enum zo_status zo_setup_largest_accumulation(const struct zo_setup *setup,
-                                             int64_t *micros_out)
+                                             int64_t most, int64_t *micros_out)
 {
     const struct zo_trainer_options options =
         trainer_options(setup, false, NULL);
 
-    return zo_trainer_largest_accumulation(&options, micros_out);
+    return zo_trainer_largest_accumulation(&options, most, micros_out);
 }

@@ -65,18 +65,22 @@ enum zo_status zo_setup_fits(const struct zo_setup *setup,
                              const struct zo_run_config *config,
                              bool *fits_out) ZO_MUST_CHECK;
 enum zo_status zo_setup_largest_accumulation(const struct zo_setup *setup,
+                                             int64_t most,
                                              int64_t *micros_out) ZO_MUST_CHECK;
 
 /* The plan as a table for people, or with `json` as one JSON object. */
 void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer);
-struct zo_cli_time;   /* print_time.h; NULL: not predicted */
-struct zo_plan_table; /* plan_table.h; NULL: not made */
+/* What stands beside the plan; NULL: not there. */
+struct zo_plan_extras {
+    const struct zo_cli_time *time;    /* print_time.h */
+    const struct zo_gains *gains;      /* gains.h */
+    const struct zo_plan_table *table; /* plan_table.h */
+};
 enum zo_status
 zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer,
-                       const struct zo_cli_time *time,
-                       const struct zo_plan_table *table) ZO_MUST_CHECK;
+                       const struct zo_plan_extras *extras) ZO_MUST_CHECK;
 
 ZO_C_END
 

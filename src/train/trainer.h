@@ -72,11 +72,12 @@ enum zo_status zo_trainer_fits(const struct zo_trainer_options *options,
                                bool *fits_out) ZO_MUST_CHECK;
 /*
  * The most micro batches a step that fit in one pass, and so cross the bus no
- * more than one does; at most what can be planned.  0: not even one fits.
- * ZO_E_NOMEM.
+ * more than one does; at most `most`, and what can be planned.  0: not even
+ * one fits.  ZO_E_NOMEM.
  */
 enum zo_status
 zo_trainer_largest_accumulation(const struct zo_trainer_options *options,
+                                int64_t most,
                                 int64_t *micros_out) ZO_MUST_CHECK;
 
 /* How its placement was chosen; NULL when a test named it. */

@@ -269,12 +269,12 @@ static enum zo_status micros_fit(const struct zo_trainer_options *options,
 
 enum zo_status
 zo_trainer_largest_accumulation(const struct zo_trainer_options *options,
-                                int64_t *micros_out)
+                                int64_t most, int64_t *micros_out)
 {
-    const int64_t most = PASSES_MAX / (options->model->num_layers + 2);
     int64_t low = 0, high = 1; /* what fits; what may not */
     bool is_in = true;
 
+    most = zo_min_i64(most, PASSES_MAX / (options->model->num_layers + 2));
     for (high = 1; is_in && high <= most; high *= 2) {
         ZO_TRY(micros_fit(options, high, &is_in));
         low = is_in ? high : low;
