@@ -146,6 +146,8 @@ struct zo_options {
     bool raw;               /* the prompt as it is, without a chat template */
     int64_t max_new_tokens; /* of the answer [256] */
 
+    int64_t layers;      /* of bench, plan: of the model's; 0: all, or chosen */
+    const char *results; /* of bench: a file of rows; NULL: none */
     const char *profile; /* plan, train: rates of a machine; NULL: this one */
 
     /* Of inspect, init and plan. */

@@ -1,6 +1,16 @@
 # Sources and tests of this folder.
 libzo_a_SOURCES += \
 	src/cli/bench.c \
+	src/cli/bench_frontier.c \
+	src/cli/bench_key.c \
+	src/cli/bench_key.h \
+	src/cli/bench_rates.c \
+	src/cli/bench_rows.c \
+	src/cli/bench_rows.h \
+	src/cli/bench_run.c \
+	src/cli/bench_run.h \
+	src/cli/bench_stages.c \
+	src/cli/bench_sweep.c \
 	src/cli/cli.h \
 	src/cli/commands.c \
 	src/cli/doctor.c \

@@ -437,6 +437,9 @@ enum zo_status zo_setup_open(const struct zo_options *options,
 {
     *setup = (struct zo_setup){.options = options};
     ZO_TRY(zo_cli_model_config(options, false, notes, &setup->model));
+    if (options->layers > 0) {
+        zo_model_config_cut(&setup->model, options->layers);
+    }
     ZO_TRY(zo_cli_model_folder(options, &setup->model_folder));
     ZO_TRY(open_config(setup, notes));
     ZO_TRY(refuse_what_is_missing(setup));
