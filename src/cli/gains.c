@@ -5,6 +5,7 @@
 #include "src/base/arith.h"
 
 #define LEAST_RATIO 1.02
+#define MICROS_MAX  16 /* more take long to plan */
 #define MORE_GPU    ((uint64_t)8 << 30)
 
 /* What is changed: a copy of the setup, with rates of its own. */
@@ -76,8 +77,8 @@ static bool pin(struct change *c)
 
 static bool accumulate(struct change *c)
 {
-    c->setup.config.gradient_accumulation_steps *= 4;
-    return c->setup.config.gradient_accumulation_steps <= 256;
+    c->setup.config.gradient_accumulation_steps *= 2;
+    return c->setup.config.gradient_accumulation_steps <= MICROS_MAX;
 }
 
 static bool widen(struct change *c)
@@ -139,7 +140,7 @@ static const struct {
     {pin, "pin_memory true: the same results"},
     {drop_clipping, "no gradient_clipping: updates need not wait for the norm"},
     {halve_moments, "zero_offload.moment_dtype \"bf16\": other results"},
-    {accumulate, "4 times the gradient_accumulation_steps: larger steps"},
+    {accumulate, "twice the gradient_accumulation_steps: larger steps"},
     {widen, "twice the rows in a micro batch: larger steps"},
     {add_gpu_memory, "a GPU with 8 GiB more"},
     {double_bus, "a bus twice as fast"},

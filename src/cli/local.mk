@@ -56,6 +56,7 @@ libzo_a_SOURCES += \
 
 check_PROGRAMS += \
 	tests/test_cli_memory \
+	tests/test_bench_rows \
 	tests/test_doctor \
 	tests/test_estimate \
 	tests/test_print \
@@ -63,7 +64,9 @@ check_PROGRAMS += \
 	tests/test_signals
 
 dist_check_SCRIPTS += \
+	tests/bench.sh \
 	tests/main_job.sh \
 	tests/doctor.sh \
+	tests/plan_table.sh \
 	tests/plan_time.sh \
 	tests/test_cli.sh

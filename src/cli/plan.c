@@ -184,9 +184,10 @@ static enum zo_status make_table(struct plan *plan)
     ZO_TRY(count_devices(plan, &planned, &most));
     zo_cli_print_notes(plan->cli);
     if (out != NULL) {
-        (void)fprintf(out, "stages and offloads, literally as asked for "
-                           "(zero_offload.fill false); \"planned\" fills up "
-                           "the GPU\n");
+        (void)fputs("stages and offloads, literally as asked for "
+                    "(zero_offload.fill false);\n"
+                    "\"planned\" fills up the GPU\n",
+                    out);
     }
     ZO_TRY(zo_plan_table(plan->cli, out, options, most, &plan->table));
     if (out != NULL) {

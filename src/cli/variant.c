@@ -19,7 +19,7 @@ static const struct zo_stage_row rows[] = {
     {3, "none", "none", false, "none",
      "weights split too: each device holds its share of all"},
     {3, "cpu", "none", false, "optimizer cpu",
-     "weights split on the devices, the rest on the host"},
+     "masters and moments on the host; of several devices none has weights"},
     {3, "cpu", "cpu", false, "both cpu",
      "the least GPU memory: weights pass through, unit by unit"},
     {3, "nvme", "none", false, "optimizer nvme",
