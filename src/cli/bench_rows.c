@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,7 +10,7 @@
 #include "config/json.h"
 #include "src/base/memory.h"
 
-#define LINE_MAX_BYTES ((size_t)64 << 10)
+#define LINE_BYTES_MAX (64 << 10)
 
 static const char *const states[] = {
     [ZO_BENCH_RAN] = "ran",
@@ -266,32 +265,45 @@ static enum zo_status read_line(const char *path, int64_t line,
     return status;
 }
 
+static enum zo_status read_lines(FILE *file, const char *path, char *line,
+                                 struct zo_bench_rows *rows)
+{
+    for (int64_t number = 1; fgets(line, LINE_BYTES_MAX, file) != NULL;
+         number++) {
+        const size_t bytes = strlen(line);
+
+        if (bytes == LINE_BYTES_MAX - 1 && line[bytes - 1] != '\n') {
+            return ZO_FAIL(ZO_E_CORRUPT,
+                           "%s:%lld: more than %d bytes in a line", path,
+                           (long long)number, LINE_BYTES_MAX - 2);
+        }
+        if (bytes == 0 || line[bytes - 1] != '\n') {
+            return ZO_OK; /* cut off */
+        }
+        ZO_TRY(read_line(path, number, line, bytes, rows));
+    }
+    return ferror(file)
+               ? ZO_FAIL_NATIVE(ZO_E_IO, errno, "%s: %s", path, strerror(errno))
+               : ZO_OK;
+}
+
 enum zo_status zo_bench_rows_read(const char *path,
                                   struct zo_bench_rows *rows_out)
 {
     struct zo_bench_rows rows = {0};
-    enum zo_status status = ZO_OK;
+    enum zo_status status;
     char *line = NULL;
-    size_t capacity = 0;
-    ssize_t length;
     FILE *file = fopen(path, "r");
 
     if (file == NULL) {
         return ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "%s: cannot be opened: %s",
                               path, strerror(errno));
     }
-    for (int64_t number = 1;
-         status == ZO_OK && (length = getline(&line, &capacity, file)) > 0;
-         number++) {
-        if (line[length - 1] != '\n') {
-            break; /* cut off */
-        }
-        status = length > (ssize_t)LINE_MAX_BYTES
-                     ? ZO_FAIL(ZO_E_CORRUPT, "%s:%lld: %zd bytes in a line",
-                               path, (long long)number, length)
-                     : read_line(path, number, line, (size_t)length, &rows);
+    status = zo_alloc(1, LINE_BYTES_MAX, "a line of a results file", &line);
+    if (status == ZO_OK) {
+        status = read_lines(file, path, line, &rows);
     }
-    free(line);
+    zo_free(line);
     (void)fclose(file);
     if (status != ZO_OK) {
         zo_bench_rows_fini(&rows);

@@ -68,6 +68,7 @@ struct zo_bench_rows {
  *
  *   ZO_E_USAGE    it cannot be opened
  *   ZO_E_CORRUPT  NAME:LINE: no JSON, another format, or too many rows
+ *   ZO_E_IO       it cannot be read
  */
 enum zo_status zo_bench_rows_read(const char *path,
                                   struct zo_bench_rows *rows_out) ZO_MUST_CHECK;

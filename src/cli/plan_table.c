@@ -70,30 +70,34 @@ static enum zo_status plan_setup(const struct zo_setup *setup,
     return status;
 }
 
-enum zo_status zo_plan_cell(const struct zo_options *options,
-                            const struct zo_stage_row *row, int devices,
-                            struct zo_plan_cell *cell_out, bool *found_out)
+/* *found_out is false where there is no such row here (NVMe). */
+static enum zo_status plan_row(const struct zo_setup *setup,
+                               const struct zo_stage_row *row,
+                               struct zo_plan_cell *cell_out, bool *found_out)
 {
-    struct zo_plan_cell cell = {.row = row, .devices = devices};
+    struct zo_plan_cell cell = {.row = row,
+                                .devices = setup->devices.machine.device_count};
     struct zo_variant variant;
-    struct zo_setup setup = {0};
+    struct zo_setup varied;
     struct zo_notes notes = {0};
     enum zo_status status;
 
     *found_out = false;
-    if (zo_stage_row_uses_nvme(row) && options->nvme_path == NULL) {
+    if (zo_stage_row_uses_nvme(row) && setup->options->nvme_path == NULL) {
         return ZO_OK;
     }
-    ZO_TRY(zo_variant_init(options, &variant));
-    zo_variant_devices(&variant, devices);
-    ZO_TRY_GOTO(close_all, zo_variant_stage(&variant, row));
-    ZO_TRY_GOTO(close_all, zo_setup_open(&variant.options, &notes, &setup));
-    ZO_TRY_GOTO(close_all, plan_setup(&setup, &cell));
-    *cell_out = cell;
-    *found_out = true;
+    ZO_TRY(zo_variant_init(setup->options, &variant));
+    ZO_TRY_GOTO(close_variant, zo_variant_stage(&variant, row));
+    ZO_TRY_GOTO(close_variant,
+                zo_setup_vary(setup, &variant.options, &notes, &varied));
+    status = plan_setup(&varied, &cell);
+    zo_setup_vary_end(&varied);
+    if (status == ZO_OK) {
+        *cell_out = cell;
+        *found_out = true;
+    }
 
-close_all:
-    zo_setup_close(&setup);
+close_variant:
     zo_notes_fini(&notes);
     zo_variant_fini(&variant);
     return status == ZO_E_NOSUPPORT && zo_stage_row_uses_nvme(row) ? ZO_OK
@@ -165,10 +169,11 @@ static bool is_faster(const struct zo_plan_cell *cell,
            cell->step_seconds < FASTER * best->step_seconds;
 }
 
-static enum zo_status plan_devices(const struct zo_cli *cli, FILE *out,
-                                   const struct zo_options *options,
-                                   int devices, struct zo_plan_table *table)
+static enum zo_status plan_rows(const struct zo_cli *cli, FILE *out,
+                                const struct zo_setup *setup,
+                                struct zo_plan_table *table)
 {
+    const int devices = setup->devices.machine.device_count;
     const bool is_terminal = isatty(fileno(cli->err)) == 1;
     size_t count = 0;
     const struct zo_stage_row *rows = zo_stage_rows(&count);
@@ -186,7 +191,7 @@ static enum zo_status plan_devices(const struct zo_cli *cli, FILE *out,
         if (table->count == ZO_PLAN_CELLS_MAX) {
             break;
         }
-        ZO_TRY(zo_plan_cell(options, &rows[i], devices, cell, &found));
+        ZO_TRY(plan_row(setup, &rows[i], cell, &found));
         if (!found) {
             continue;
         }
@@ -205,9 +210,10 @@ static enum zo_status plan_devices(const struct zo_cli *cli, FILE *out,
     return ZO_OK;
 }
 
-/* The budget of a device, as the run would have it; 0: none. */
-static enum zo_status budget_of(const struct zo_options *options, int devices,
-                                uint64_t *bytes_out)
+/* Devices and rows are opened once for all rows of the table. */
+static enum zo_status plan_devices(const struct zo_cli *cli, FILE *out,
+                                   const struct zo_options *options,
+                                   int devices, struct zo_plan_table *table)
 {
     struct zo_variant variant;
     struct zo_setup setup = {0};
@@ -216,8 +222,13 @@ static enum zo_status budget_of(const struct zo_options *options, int devices,
 
     ZO_TRY(zo_variant_init(options, &variant));
     zo_variant_devices(&variant, devices);
-    status = zo_setup_open(&variant.options, &notes, &setup);
-    *bytes_out = setup.gpu_memory_bytes;
+    ZO_TRY_GOTO(close_all, zo_setup_open(&variant.options, &notes, &setup));
+    if (out != NULL) {
+        print_head(out, devices, setup.gpu_memory_bytes);
+    }
+    status = plan_rows(cli, out, &setup, table);
+
+close_all:
     zo_setup_close(&setup);
     zo_notes_fini(&notes);
     zo_variant_fini(&variant);
@@ -228,15 +239,9 @@ enum zo_status zo_plan_table(const struct zo_cli *cli, FILE *out,
                              const struct zo_options *options, int devices,
                              struct zo_plan_table *table_out)
 {
-    uint64_t budget = 0;
-
     memset(table_out, 0, sizeof(*table_out));
     for (int n = 1; n <= devices;
          n = n == devices ? n + 1 : (int)zo_min_i64(2 * n, devices)) {
-        ZO_TRY(budget_of(options, n, &budget));
-        if (out != NULL) {
-            print_head(out, n, budget);
-        }
         ZO_TRY(plan_devices(cli, out, options, n, table_out));
     }
     return ZO_OK;

@@ -37,18 +37,12 @@ struct zo_plan_table {
 };
 
 /*
- * Plans one row.  *found_out is false where there is no such row here (NVMe).
- * What does not fit is told with the least that it takes.  layers as in the
- * options.  ZO_E_NOMEM and whatever opening the run fails with.
- */
-enum zo_status zo_plan_cell(const struct zo_options *options,
-                            const struct zo_stage_row *row, int devices,
-                            struct zo_plan_cell *cell_out,
-                            bool *found_out) ZO_MUST_CHECK;
-
-/*
- * All rows on 1, 2, 4, ... and `devices` devices.  Printed to `out`, unless
- * it is NULL, as they come; on a terminal `err` says how far it is.
+ * All rows on 1, 2, 4, ... and `devices` devices; those that use NVMe where
+ * the options name a folder there.  What does not fit is told with the least
+ * that it takes.  Printed to `out`, unless it is NULL, as they come; on a
+ * terminal `err` says how far it is.
+ *
+ *   ZO_E_NOMEM, and whatever opening the run fails with
  */
 enum zo_status zo_plan_table(const struct zo_cli *cli, FILE *out,
                              const struct zo_options *options, int devices,

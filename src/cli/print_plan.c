@@ -2,7 +2,7 @@
  * The plan, printed: every tier itemised, and its fullest moment.
  */
 #include <inttypes.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "offload/planner.h"
 #include "src/base/jsonl.h"
@@ -16,6 +16,7 @@
 #include "src/cli/setup.h"
 
 #define FACTORS_COLUMNS 33
+#define FACTORS_BYTES   512
 
 static void print_value(FILE *file, const char *what, uint64_t bytes)
 {
@@ -59,24 +60,21 @@ static void print_purpose(FILE *file, const struct zo_build *build,
                           const struct zo_plan_arena *arena,
                           enum zo_purpose purpose)
 {
-    char *factors = NULL;
-    size_t factors_bytes = 0;
+    char factors[FACTORS_BYTES] = "";
     FILE *text;
 
     if (arena->purposes[purpose] == 0) {
         return;
     }
     print_value(file, zo_purpose_text(purpose), arena->purposes[purpose]);
-    text = open_memstream(&factors, &factors_bytes);
+    text = fmemopen(factors, sizeof(factors), "w");
     if (text != NULL) {
         zo_cli_print_factors(text, build, arena, purpose);
-        if (fclose(text) == 0) {
-            (void)fprintf(file, "%s%s",
-                          factors_bytes > FACTORS_COLUMNS ? "\n        = "
-                                                          : "  = ",
-                          factors);
-        }
-        free(factors);
+        (void)fclose(text);
+        (void)fprintf(file, "%s%s",
+                      strlen(factors) > FACTORS_COLUMNS ? "\n        = "
+                                                        : "  = ",
+                      factors);
     }
     (void)fputc('\n', file);
 }

@@ -469,6 +469,36 @@ void zo_setup_close(struct zo_setup *setup)
     *setup = (struct zo_setup){0};
 }
 
+enum zo_status zo_setup_vary(const struct zo_setup *setup,
+                             const struct zo_options *options,
+                             struct zo_notes *notes,
+                             struct zo_setup *varied_out)
+{
+    const struct zo_run_facts facts = {
+        .hidden_size = setup->model.hidden_size,
+        .num_devices = setup->devices.machine.device_count,
+    };
+    struct zo_setup varied = *setup;
+    enum zo_status status;
+
+    varied.options = options;
+    ZO_TRY(zo_run_config_read(options, &facts, notes, &varied.config));
+    ZO_TRY_GOTO(close_config, refuse_what_is_missing(&varied));
+    ZO_TRY_GOTO(close_config, zo_run_config_finish(&varied.config,
+                                                   setup->total_steps, notes));
+    *varied_out = varied;
+    return ZO_OK;
+
+close_config:
+    zo_run_config_fini(&varied.config);
+    return status;
+}
+
+void zo_setup_vary_end(struct zo_setup *varied)
+{
+    zo_run_config_fini(&varied->config);
+}
+
 static int64_t eval_interval(const struct zo_setup *setup)
 {
     const int64_t steps = setup->options->eval_steps;

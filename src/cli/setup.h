@@ -49,6 +49,17 @@ enum zo_status zo_setup_open(const struct zo_options *options,
 void zo_setup_close(struct zo_setup *setup); /* NULL is allowed */
 
 /*
+ * The same devices and rows with the configuration of other options, which
+ * differ in where states live alone.  It borrows from `setup`; ended with
+ * zo_setup_vary_end(), not closed.
+ */
+enum zo_status zo_setup_vary(const struct zo_setup *setup,
+                             const struct zo_options *options,
+                             struct zo_notes *notes,
+                             struct zo_setup *varied_out) ZO_MUST_CHECK;
+void zo_setup_vary_end(struct zo_setup *varied);
+
+/*
  * The trainer that fits; as zo_trainer_open().  plan measures the rates that
  * states are placed by when they are not cached.  times_ops: one that runs each
  * operation alone and takes its time.
