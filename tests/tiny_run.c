@@ -288,8 +288,10 @@ static enum zo_status open_rows(struct tiny_run *run, const char *path,
 static enum zo_status open_machine(struct tiny_run *run)
 {
     const struct tiny_knobs *k = &run->knobs;
+    static const int first_gpus[] = {0, 1, 2, 3, 4, 5, 6, 7};
     const struct zo_devices_options devices = {
         .backend = k->on_gpu ? ZO_BACKEND_CUDA : ZO_BACKEND_HOST,
+        .indices = k->on_gpu ? first_gpus : NULL, /* whoever else uses them */
         .count = k->devices,
         .threads = k->threads,
         .delay_seed = k->delay_seed,

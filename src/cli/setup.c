@@ -171,7 +171,9 @@ static enum zo_status note_collectives(const struct zo_setup *setup,
 
     return text[0] == '\0'
                ? ZO_OK
-               : zo_note_add(notes, ZO_NOTE_INFO, "collectives: %s", text);
+               : zo_note_add(notes, ZO_NOTE_INFO, "collectives: %s%s%s", text,
+                             setup->devices.carrier[0] != '\0' ? "; " : "",
+                             setup->devices.carrier);
 }
 
 static enum zo_status note_saving(const struct zo_setup *setup,
