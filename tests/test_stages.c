@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "src/base/arith.h"
+#include "src/base/clock.h"
 #include "src/train/trainer.h"
 #include "tests/model_fixtures.h"
 #include "tests/tap.h"
@@ -245,6 +246,55 @@ static void test_memory(void)
     }
 }
 
+/* What devices have free; 0 on the host, whose memory others use. */
+static void free_bytes(int devices, uint64_t *bytes)
+{
+    for (int d = 0; d < devices; d++) {
+        struct zo_device *device = NULL;
+
+        bytes[d] = 0;
+        if (tiny_wants_gpu()) {
+            TAP_CHECK(zo_device_cuda.open(d, NULL, &device) == ZO_OK);
+            TAP_CHECK(zo_device_cuda.mem_free_bytes(device, &bytes[d]) ==
+                      ZO_OK);
+            zo_device_cuda.close(device);
+        }
+    }
+}
+
+/* An operation of one device fails, wherever in the list: the run ends at
+ * once, with that failure, and gives back what it took. */
+static void test_failures(void)
+{
+    enum { DEVICES = 2, SECONDS = 10 };
+    uint64_t before[DEVICES], after[DEVICES];
+
+    if (tiny_lacks(DEVICES) != NULL) {
+        tap_skip(tiny_lacks(DEVICES));
+        return;
+    }
+    for (uint64_t nth = 1; nth < 1000; nth = nth * 3 + 1) {
+        const struct tiny_knobs knobs = {
+            .devices = DEVICES,
+            .stage = (int)(nth % 4),
+            .steps = STEPS,
+            .fail_at_op = nth,
+            .on_gpu = tiny_wants_gpu(),
+        };
+        const int64_t started_ns = zo_clock_ns();
+        struct tiny_result result;
+
+        free_bytes(DEVICES, nth == 1 ? before : after);
+        TAP_CHECK(tiny_whole(&knobs, &result) == ZO_E_INJECTED);
+        TAP_CHECK(zo_clock_seconds(started_ns, zo_clock_ns()) < SECONDS);
+    }
+    free_bytes(DEVICES, after);
+    for (int d = 0; d < DEVICES; d++) {
+        /* The driver keeps what it has loaded, and no more each time. */
+        TAP_CHECK(before[d] <= after[d] + ((uint64_t)1 << 30));
+    }
+}
+
 /* overlap_comm false: what comes next on a device waits for the exchange. */
 static void test_overlap(void)
 {
@@ -280,6 +330,7 @@ static const struct tap_case cases[] = {
     {"the losses of a step do not depend on the number of devices",
      test_losses},
     {"a stage keeps its share of states between steps", test_memory},
+    {"a failure on one device ends the run on all", test_failures},
     {"overlap_comm false: backward waits for each exchange", test_overlap},
 };
 
