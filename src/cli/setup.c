@@ -18,6 +18,7 @@
 #define BENCH_STEPS        13  /* of bench step, the first 3 to warm up */
 #define TOKEN_MULTIPLE     64
 #define GPU_RESERVE_BYTES  ((uint64_t)512 << 20)
+#define DISPLAY_BYTES      ((uint64_t)1 << 30)   /* more, for a desktop */
 #define UNEQUAL_BYTES      ((uint64_t)256 << 20) /* less is no difference */
 #define HOST_RESERVE_BYTES ((uint64_t)2 << 30)
 
@@ -35,15 +36,17 @@ static uint64_t less(uint64_t bytes, uint64_t reserve)
 static enum zo_status free_bytes(const struct zo_machine *machine, int device,
                                  uint64_t *bytes_out)
 {
+    const struct zo_device_info *info =
+        machine->device_ops->info(machine->devices[device]);
     uint64_t bytes = 0;
 
     ZO_TRY(
         machine->device_ops->mem_free_bytes(machine->devices[device], &bytes));
-    bytes +=
-        machine->device_ops->info(machine->devices[device])->context_bytes +
-        machine->kernel_ops->own_device_bytes(machine->kernels[device]) +
-        zo_devices_comm_bytes(machine, device);
-    *bytes_out = less(bytes, GPU_RESERVE_BYTES);
+    bytes += info->context_bytes +
+             machine->kernel_ops->own_device_bytes(machine->kernels[device]) +
+             zo_devices_comm_bytes(machine, device);
+    *bytes_out = less(bytes, GPU_RESERVE_BYTES +
+                                 (info->has_display ? DISPLAY_BYTES : 0));
     return ZO_OK;
 }
 
