@@ -216,8 +216,7 @@ static uint64_t formula_bytes(const struct zo_setup *setup)
     if (config->fill && !keeps_optimizer) {
         return 0;
     }
-    /* At stage 3 of several devices weights go where their masters are. */
-    if (limits.weights == ZO_TIER_GPU && (keeps_optimizer || stage < 3)) {
+    if (limits.weights == ZO_TIER_GPU) {
         bytes += elems * typed / (stage == 3 ? n : 1);
     }
     if (keeps_optimizer) {

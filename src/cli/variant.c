@@ -19,7 +19,7 @@ static const struct zo_stage_row rows[] = {
     {3, "none", "none", false, "none",
      "weights split too: each device holds its share of all"},
     {3, "cpu", "none", false, "optimizer cpu",
-     "masters and moments on the host; of several devices none has weights"},
+     "weights split on the devices, masters and moments on the host"},
     {3, "cpu", "cpu", false, "both cpu",
      "the least GPU memory: weights pass through, unit by unit"},
     {3, "nvme", "none", false, "optimizer nvme",
