@@ -34,7 +34,6 @@ libzo_a_SOURCES += \
 	offload/nvme_hash.c \
 	offload/nvme_internal.h \
 	offload/nvme_pool.c \
-	offload/nvme_uring_stub.c \
 	offload/schedule.c \
 	offload/schedule.h \
 	offload/stream.c \
@@ -48,6 +47,12 @@ libzo_a_SOURCES += \
 	offload/simulator_result.c \
 	offload/unit.c \
 	offload/unit.h
+
+if HAVE_LIBURING
+libzo_a_SOURCES += offload/nvme_uring.c
+else
+libzo_a_SOURCES += offload/nvme_uring_stub.c
+endif
 
 check_PROGRAMS += \
 	tests/test_arenas \

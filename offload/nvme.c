@@ -258,10 +258,11 @@ void zo_nvme_finish(struct zo_nvme *nvme, struct zo_nvme_piece *piece)
 /* ---- faults ---------------------------------------------------------------
  */
 
-struct zo_nvme_io zo_nvme_io_begin(struct zo_nvme *nvme, size_t bytes)
+struct zo_nvme_io zo_nvme_io_begin(struct zo_nvme *nvme, bool writes,
+                                   char *memory, size_t bytes)
 {
     const struct zo_nvme_faults *faults = nvme->faults;
-    struct zo_nvme_io io = {.bytes = bytes};
+    struct zo_nvme_io io = {.writes = writes, .memory = memory, .bytes = bytes};
 
     if (faults == NULL || !nvme->is_proved) {
         return io;
@@ -291,6 +292,9 @@ int zo_nvme_io_end(struct zo_nvme *nvme, const struct zo_nvme_io *io,
     }
     if (faults->stuck_from > 0 && io->index >= faults->stuck_from) {
         return 0;
+    }
+    if (io->index == faults->flip_at && !io->writes && result > 0) {
+        io->memory[result / 2] ^= 4;
     }
     return result;
 }

@@ -109,13 +109,16 @@ void zo_nvme_fail_piece(struct zo_nvme *nvme, struct zo_nvme_piece *piece,
 void zo_nvme_note(struct zo_nvme *nvme, const char *format, ...)
     ZO_PRINTF(2, 3);
 
-/* An I/O of the kernel, as the faults have it: what `bytes` and then
- * `result` (bytes moved, or -errno) become.  Without faults: themselves. */
+/* An I/O of the kernel, as the faults have it: fewer bytes to ask for, and
+ * another result (bytes moved, or -errno).  Without faults: as it is. */
 struct zo_nvme_io {
     int64_t index; /* from 1 */
-    size_t bytes;
+    bool writes;
+    char *memory;
+    size_t bytes; /* to ask the kernel for */
 };
-struct zo_nvme_io zo_nvme_io_begin(struct zo_nvme *nvme, size_t bytes);
+struct zo_nvme_io zo_nvme_io_begin(struct zo_nvme *nvme, bool writes,
+                                   char *memory, size_t bytes);
 int zo_nvme_io_end(struct zo_nvme *nvme, const struct zo_nvme_io *io,
                    int result);
 

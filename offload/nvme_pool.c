@@ -20,7 +20,8 @@ struct pool {
 static int move_block(struct zo_nvme *nvme, const struct zo_nvme_piece *piece,
                       size_t at, size_t bytes)
 {
-    const struct zo_nvme_io io = zo_nvme_io_begin(nvme, bytes);
+    const struct zo_nvme_io io =
+        zo_nvme_io_begin(nvme, piece->writes, piece->memory + at, bytes);
     const off_t offset = (off_t)(piece->offset + at);
     const ssize_t moved =
         piece->writes ? pwrite(nvme->fd, piece->memory + at, io.bytes, offset)

@@ -7,7 +7,7 @@ static enum zo_status uring_open(struct zo_nvme *nvme, void **backend_out)
     (void)nvme;
     (void)backend_out;
     return ZO_FAIL_NATIVE(ZO_E_NOSUPPORT, 0,
-                          "io_uring is not in this build");
+                          "this program was built without liburing");
 }
 
 static void uring_wake(void *backend)
