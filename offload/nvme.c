@@ -14,10 +14,10 @@
 #include "src/base/text.h"
 
 #define DEPTH_DEFAULT    32
-#define DEPTH_MAX        1024
-#define BLOCK_MAX        ((size_t)64 << 20)
+#define DEPTH_MAX        4096
+#define BLOCK_MAX        ((size_t)1 << 30)
 #define THREADS_DEFAULT  8
-#define THREADS_MAX      256
+#define THREADS_MAX      1024
 #define REQUESTS_DEFAULT 1024
 #define REQUESTS_MAX     (1 << 20)
 /* What is written and read back at open, spread over the file. */
@@ -124,20 +124,32 @@ bool zo_nvme_take_wait(struct zo_nvme *nvme, struct zo_nvme_piece *piece_out)
     return taken;
 }
 
+/* The thread's latest failure is the piece's; the request's first one tells. */
+static void fail_piece(struct zo_nvme *nvme, struct zo_nvme_piece *piece)
+{
+    struct zo_nvme_entry *entry = piece->entry;
+
+    piece->status = zo_err_last()->status;
+    (void)pthread_mutex_lock(&nvme->lock);
+    if (entry->failure.status == ZO_OK) {
+        entry->failure = *zo_err_last();
+    }
+    (void)pthread_mutex_unlock(&nvme->lock);
+}
+
 void zo_nvme_fail_piece(struct zo_nvme *nvme, struct zo_nvme_piece *piece,
                         size_t at, size_t bytes, int error)
 {
-    if (piece->status != ZO_OK) {
-        return; /* the first tells */
-    }
-    piece->status = ZO_FAIL_NATIVE(
+    const enum zo_status status = ZO_FAIL_NATIVE(
         ZO_E_IO, error,
         "%s: cannot %s %zu bytes at offset %" PRIu64
         " of the NVMe tier's file in %s: %s",
         piece->entry->request.name, piece->writes ? "write" : "read", bytes,
         piece->offset + at, nvme->where,
         error != 0 ? strerror(error) : "the disk moves nothing");
-    piece->failure = *zo_err_last();
+
+    (void)status;
+    fail_piece(nvme, piece);
 }
 
 /* Pages that a chunk of the piece has. */
@@ -157,7 +169,7 @@ static void verify_piece(struct zo_nvme *nvme, struct zo_nvme_piece *piece)
         const uint64_t hash = zo_nvme_hash(piece->memory + at, bytes, chunk);
 
         if (hash != nvme->hashes[chunk]) {
-            piece->status = ZO_FAIL(
+            const enum zo_status status = ZO_FAIL(
                 ZO_E_CORRUPT,
                 "%s: %zu bytes at offset %" PRIu64
                 " of the NVMe tier's file in %s are not what was written "
@@ -165,7 +177,9 @@ static void verify_piece(struct zo_nvme *nvme, struct zo_nvme_piece *piece)
                 "): the disk, its cable or memory is faulty",
                 piece->entry->request.name, bytes, piece->offset + at,
                 nvme->where, hash, nvme->hashes[chunk]);
-            piece->failure = *zo_err_last();
+
+            (void)status;
+            fail_piece(nvme, piece);
             return;
         }
     }
@@ -192,10 +206,10 @@ static void free_entry(struct zo_nvme *nvme, struct zo_nvme_entry *entry)
 {
     struct zo_nvme_counters *counters = &nvme->counters;
 
-    if (entry->status == ZO_OK && entry->request.writes) {
+    if (entry->failure.status == ZO_OK && entry->request.writes) {
         counters->writes++;
         counters->written_bytes += entry->request.bytes;
-    } else if (entry->status == ZO_OK) {
+    } else if (entry->failure.status == ZO_OK) {
         counters->reads++;
         counters->read_bytes += entry->request.bytes;
     }
@@ -221,7 +235,6 @@ void zo_nvme_finish(struct zo_nvme *nvme, struct zo_nvme_piece *piece)
 {
     struct zo_nvme_entry *entry = piece->entry;
     struct zo_nvme_request request;
-    enum zo_status status;
     struct zo_err failure;
     bool is_last;
 
@@ -232,26 +245,21 @@ void zo_nvme_finish(struct zo_nvme *nvme, struct zo_nvme_piece *piece)
     }
     (void)pthread_mutex_lock(&nvme->lock);
     entry->pieces--;
-    if (piece->status != ZO_OK && entry->status == ZO_OK) {
-        entry->status = piece->status;
-        entry->failure = piece->failure;
-        if (entry->cut_bytes < entry->request.bytes) {
-            entry->cut_bytes = entry->request.bytes; /* the rest is let be */
-            unlink_entry(&nvme->waiting[entry->request.writes ? 1 : 0], entry);
-        }
+    if (entry->failure.status != ZO_OK &&
+        entry->cut_bytes < entry->request.bytes) {
+        entry->cut_bytes = entry->request.bytes; /* the rest is let be */
+        unlink_entry(&nvme->waiting[entry->request.writes ? 1 : 0], entry);
     }
     is_last = entry->pieces == 0 && entry->cut_bytes == entry->request.bytes;
     if (is_last) {
         request = entry->request;
-        status = entry->status;
-        if (status != ZO_OK) {
-            failure = entry->failure;
-        }
+        failure = entry->failure;
         free_entry(nvme, entry);
     }
     (void)pthread_mutex_unlock(&nvme->lock);
     if (is_last) {
-        tell(nvme, &request, status == ZO_OK ? ZO_OK : zo_err_adopt(&failure));
+        tell(nvme, &request,
+             failure.status == ZO_OK ? ZO_OK : zo_err_adopt(&failure));
     }
 }
 
@@ -355,7 +363,7 @@ enum zo_status zo_nvme_submit(struct zo_nvme *nvme,
     entry->request = *request;
     entry->cut_bytes = 0;
     entry->pieces = 0;
-    entry->status = ZO_OK;
+    entry->failure.status = ZO_OK;
     push(&nvme->waiting[request->writes ? 1 : 0], entry);
     if (nvme->under_way++ == 0) {
         nvme->busy_since_ns = zo_clock_ns();
@@ -400,6 +408,7 @@ struct zo_nvme_shape zo_nvme_shape(const struct zo_nvme *nvme)
 {
     return (struct zo_nvme_shape){
         .how = nvme->how,
+        .bytes = nvme->bytes,
         .depth = nvme->how == ZO_NVME_POOL ? nvme->threads : nvme->depth,
         .block_bytes = nvme->block_bytes,
         .is_direct = nvme->is_direct,
@@ -530,7 +539,9 @@ static enum zo_status settle(struct zo_nvme *nvme,
     nvme->depth = options->depth != 0 ? options->depth : DEPTH_DEFAULT;
     nvme->threads = options->threads != 0 ? options->threads : THREADS_DEFAULT;
     nvme->block_bytes =
-        options->block_bytes != 0 ? options->block_bytes : ZO_NVME_CHUNK;
+        options->block_bytes != 0
+            ? options->block_bytes / ZO_NVME_ALIGN * ZO_NVME_ALIGN
+            : ZO_NVME_CHUNK;
     nvme->skips_verify = options->skips_verify;
     nvme->faults = options->faults;
     zo_text_escape(nvme->where, sizeof(nvme->where), options->directory,
@@ -539,14 +550,13 @@ static enum zo_status settle(struct zo_nvme *nvme,
         nvme->bytes > INT64_MAX / 2 || nvme->depth < 1 ||
         nvme->depth > DEPTH_MAX || nvme->threads < 1 ||
         nvme->threads > THREADS_MAX || nvme->block_bytes < ZO_NVME_ALIGN ||
-        nvme->block_bytes % ZO_NVME_ALIGN != 0 ||
         nvme->block_bytes > BLOCK_MAX || requests < 1 ||
         requests > REQUESTS_MAX) {
         return ZO_FAIL(ZO_E_ARG,
                        "NVMe store: %" PRIu64
                        " bytes, depth %d, blocks of %zu bytes, %d threads, %d "
-                       "requests; want bytes and blocks in whole pages, blocks "
-                       "of 4096 bytes to 64 MiB, depth 1 to %d, threads 1 to "
+                       "requests; want bytes in whole pages, blocks of 4096 "
+                       "bytes to 1 GiB, depth 1 to %d, threads 1 to "
                        "%d, requests 1 to %d",
                        nvme->bytes, nvme->depth, nvme->block_bytes,
                        nvme->threads, requests, DEPTH_MAX, THREADS_MAX,

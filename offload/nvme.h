@@ -7,7 +7,8 @@
  *
  * Requests run in any order and side by side: who submits two that overlap,
  * one of them a write, waits for the first.  submit may be called by one
- * thread; `done` is called from a thread of the store, once a request.
+ * thread; `done` is called from the store's threads, once a request, for
+ * several requests at once.
  */
 #ifndef ZO_OFFLOAD_NVME_H
 #define ZO_OFFLOAD_NVME_H
@@ -59,7 +60,7 @@ struct zo_nvme_options {
     uint64_t bytes;        /* of the file, all of them reserved */
     enum zo_nvme_how how;  /* the first that is tried */
     int depth;             /* requests of the kernel under way; 0: a default */
-    size_t block_bytes;    /* of one of them; 0: likewise */
+    size_t block_bytes;    /* of one of them, at most; 0: likewise */
     int threads;           /* of the pool; 0: likewise */
     int requests;          /* of ours under way at once; 0: 1024 */
     bool skips_verify;     /* hashes are neither made nor checked */
@@ -135,6 +136,7 @@ const char *zo_nvme_notes(const struct zo_nvme *nvme);
 /* What it came to be. */
 struct zo_nvme_shape {
     enum zo_nvme_how how;
+    uint64_t bytes;     /* of the file */
     int depth;          /* I/Os of the kernel at once; threads of a pool */
     size_t block_bytes; /* of one of them */
     bool is_direct;     /* past the page cache */

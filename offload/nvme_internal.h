@@ -24,8 +24,7 @@ struct zo_nvme_entry {
     struct zo_nvme_entry *next; /* waiting, or free */
     size_t cut_bytes;           /* of it, handed out in pieces */
     int pieces;                 /* handed out and not yet back */
-    enum zo_status status;      /* the first failure */
-    struct zo_err failure;      /* of that status */
+    struct zo_err failure;      /* the first; its status ZO_OK: none */
 };
 
 /* One or more whole chunks of a request (the last may be cut short). */
@@ -35,10 +34,9 @@ struct zo_nvme_piece {
     char *memory;
     size_t bytes;
     bool writes;
-    size_t cut_bytes; /* for the back end: begun */
-    int blocks;       /* for the back end: under way */
-    enum zo_status status;
-    struct zo_err failure;
+    size_t cut_bytes;      /* for the back end: begun */
+    int blocks;            /* for the back end: under way */
+    enum zo_status status; /* ZO_OK, or of its first failure */
 };
 
 struct zo_nvme_queue {

@@ -1,11 +1,11 @@
 /*
  * The store's back end of io_uring: the only file that knows liburing (2.0).
  *
- * One thread owns the ring: it cuts pieces into blocks, submits them, reaps
- * them, and has pieces finished while the disk is busy with the next.  An
- * eventfd wakes it.  What others want of the ring (to register memory) it
- * does between two rounds, with nothing under way, since older kernels wait
- * for that.
+ * One thread owns the ring: it cuts pieces into blocks, submits and reaps
+ * them.  An eventfd wakes it.  What others want of the ring (to register
+ * memory) it does between two rounds, with nothing under way, since older
+ * kernels wait for that.  Pieces are finished by threads of their own, since
+ * one core makes hashes no faster than a disk reads.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,13 +19,15 @@
 
 #include "offload/nvme_internal.h"
 #include "src/base/memory.h"
+#include "src/base/pool.h"
 #include "src/base/text.h"
 #include "src/base/thread.h"
 #include "src/base/uring_probe.h"
 
 /* What the kernel registers in one piece. */
 #define REGISTER_BYTES ((size_t)1 << 30)
-#define ROUND_FINISHES 4 /* pieces between two looks at the ring */
+#define FINISHERS_MAX  4
+#define FINISHER_CORES 8 /* of the machine, for each of them */
 
 /* A block: an I/O of the kernel, or one that waits for a place in the ring. */
 struct slot {
@@ -50,7 +52,7 @@ struct uring {
     int full_times; /* to be played yet */
     struct slot *slots, *free_slots, *todo;
     struct record *records, *free_records;
-    struct record *first_finished, **last_finished;
+    struct record *moved;          /* to be given to the finishers */
     struct zo_nvme_piece *cutting; /* NULL: none */
     int in_kernel;                 /* blocks */
 
@@ -60,7 +62,15 @@ struct uring {
     pthread_cond_t answered;
     bool asks;   /* for memory to be registered */
     int refusal; /* errno of it */
-    pthread_t thread;
+
+    pthread_mutex_t finish_lock; /* of what follows */
+    pthread_cond_t has_moved;
+    struct record *to_finish, *finished;
+    bool starves; /* the ring waits for a record */
+    bool ends;
+
+    int finisher_count;
+    pthread_t finishers[FINISHERS_MAX], thread;
 };
 
 /* ---- registered memory ----------------------------------------------------
@@ -288,9 +298,8 @@ static void end_block(struct uring *uring, struct slot *slot)
     if (piece->blocks == 0 && piece->cut_bytes == piece->bytes) {
         struct record *record = (struct record *)piece;
 
-        record->next = NULL;
-        *uring->last_finished = record;
-        uring->last_finished = &record->next;
+        record->next = uring->moved;
+        uring->moved = record;
     }
 }
 
@@ -339,19 +348,91 @@ static void reap(struct uring *uring)
     }
 }
 
-static void finish_some(struct uring *uring)
-{
-    for (int i = 0; i < ROUND_FINISHES && uring->first_finished != NULL; i++) {
-        struct record *record = uring->first_finished;
+/* ---- pieces that have been moved ------------------------------------------
+ */
 
-        uring->first_finished = record->next;
-        if (uring->first_finished == NULL) {
-            uring->last_finished = &uring->first_finished;
-        }
-        zo_nvme_finish(uring->nvme, &record->piece);
-        record->next = uring->free_records;
-        uring->free_records = record;
+static void append(struct record **list, struct record *records)
+{
+    while (*list != NULL) {
+        list = &(*list)->next;
     }
+    *list = records;
+}
+
+/* Gives the finishers what has been moved, and takes records back. */
+static void exchange(struct uring *uring)
+{
+    (void)pthread_mutex_lock(&uring->finish_lock);
+    if (uring->moved != NULL) {
+        append(&uring->to_finish, uring->moved);
+        uring->moved = NULL;
+        (void)pthread_cond_broadcast(&uring->has_moved);
+    }
+    append(&uring->finished, uring->free_records);
+    uring->free_records = uring->finished;
+    uring->finished = NULL;
+    uring->starves = uring->free_records == NULL;
+    (void)pthread_mutex_unlock(&uring->finish_lock);
+}
+
+static void *finish(void *argument)
+{
+    struct uring *uring = argument;
+
+    (void)pthread_mutex_lock(&uring->finish_lock);
+    for (;;) {
+        struct record *record = uring->to_finish;
+        bool wakes;
+
+        if (record == NULL && uring->ends) {
+            break;
+        }
+        if (record == NULL) {
+            (void)pthread_cond_wait(&uring->has_moved, &uring->finish_lock);
+            continue;
+        }
+        uring->to_finish = record->next;
+        (void)pthread_mutex_unlock(&uring->finish_lock);
+        zo_nvme_finish(uring->nvme, &record->piece);
+        (void)pthread_mutex_lock(&uring->finish_lock);
+        record->next = uring->finished;
+        uring->finished = record;
+        wakes = uring->starves;
+        uring->starves = false;
+        if (wakes) {
+            uring_wake(uring);
+        }
+    }
+    (void)pthread_mutex_unlock(&uring->finish_lock);
+    return NULL;
+}
+
+static void end_finishers(struct uring *uring)
+{
+    (void)pthread_mutex_lock(&uring->finish_lock);
+    uring->ends = true;
+    (void)pthread_cond_broadcast(&uring->has_moved);
+    (void)pthread_mutex_unlock(&uring->finish_lock);
+    for (int i = 0; i < uring->finisher_count; i++) {
+        (void)pthread_join(uring->finishers[i], NULL);
+    }
+}
+
+/* One at least; the system may refuse the others. */
+static enum zo_status start_finishers(struct uring *uring)
+{
+    const int wanted = zo_cpu_count() / FINISHER_CORES;
+
+    for (int i = 0; i < FINISHERS_MAX && i <= wanted; i++) {
+        const enum zo_status status =
+            zo_thread_start("nvme-hash", finish, uring, &uring->finishers[i]);
+
+        if (status != ZO_OK) {
+            return i == 0 ? status : ZO_OK;
+        }
+        uring->finisher_count = i + 1;
+    }
+    return ZO_OK;
 }
 
 /* ---- the ring's thread ----------------------------------------------------
@@ -377,8 +458,8 @@ static void enter(struct uring *uring)
     const struct timespec pause = {0, 1000000};
     /* A block that found no place is tried again at once when nothing else
      * would wake us. */
-    const bool waits = uring->first_finished == NULL && uring->is_polling &&
-                       (uring->todo == NULL || uring->in_kernel > 0);
+    const bool waits =
+        uring->is_polling && (uring->todo == NULL || uring->in_kernel > 0);
     const int result = waits ? io_uring_submit_and_wait(&uring->ring, 1)
                              : io_uring_submit(&uring->ring);
 
@@ -417,10 +498,10 @@ static void *work(void *argument)
         if (is_asked(uring)) {
             answer(uring); /* who asks has waited for what was under way */
         }
+        exchange(uring);
         fill(uring);
         poll_event(uring);
         enter(uring);
-        finish_some(uring);
         reap(uring);
     }
     return NULL;
@@ -432,7 +513,7 @@ static void *work(void *argument)
 static enum zo_status make_records(struct uring *uring)
 {
     const size_t slots = (size_t)uring->nvme->depth;
-    const size_t records = 2 * slots + 1; /* as many again to be finished */
+    const size_t records = 3 * slots + 1; /* twice as many to be finished */
 
     ZO_TRY(zo_alloc(slots, sizeof(uring->slots[0]),
                     "the blocks of the NVMe store", &uring->slots));
@@ -446,7 +527,6 @@ static enum zo_status make_records(struct uring *uring)
         uring->records[i].next = uring->free_records;
         uring->free_records = &uring->records[i];
     }
-    uring->last_finished = &uring->first_finished;
     return ZO_OK;
 }
 
@@ -455,6 +535,8 @@ static void free_uring(struct uring *uring)
     if (uring->event >= 0) {
         (void)close(uring->event);
     }
+    (void)pthread_cond_destroy(&uring->has_moved);
+    (void)pthread_mutex_destroy(&uring->finish_lock);
     (void)pthread_cond_destroy(&uring->answered);
     (void)pthread_mutex_destroy(&uring->lock);
     zo_free(uring->registered);
@@ -516,6 +598,8 @@ static enum zo_status uring_open(struct zo_nvme *nvme, void **backend_out)
     uring->full_times = nvme->faults != NULL ? nvme->faults->full_times : 0;
     (void)pthread_mutex_init(&uring->lock, NULL);
     (void)pthread_cond_init(&uring->answered, NULL);
+    (void)pthread_mutex_init(&uring->finish_lock, NULL);
+    (void)pthread_cond_init(&uring->has_moved, NULL);
     uring->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (uring->event < 0) {
         status = ZO_FAIL_NATIVE(ZO_E_NOSUPPORT, errno,
@@ -525,11 +609,14 @@ static enum zo_status uring_open(struct zo_nvme *nvme, void **backend_out)
     }
     ZO_TRY_GOTO(free_record, make_records(uring));
     ZO_TRY_GOTO(free_record, make_ring(uring));
-    ZO_TRY_GOTO(exit_ring,
+    ZO_TRY_GOTO(exit_ring, start_finishers(uring));
+    ZO_TRY_GOTO(end_finishers,
                 zo_thread_start("nvme-ring", work, uring, &uring->thread));
     *backend_out = uring;
     return ZO_OK;
 
+end_finishers:
+    end_finishers(uring);
 exit_ring:
     io_uring_queue_exit(&uring->ring);
 free_record:
@@ -542,6 +629,7 @@ static void uring_close(void *backend)
     struct uring *uring = backend;
 
     (void)pthread_join(uring->thread, NULL);
+    end_finishers(uring);
     io_uring_queue_exit(&uring->ring);
     free_uring(uring);
 }

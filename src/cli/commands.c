@@ -8,7 +8,7 @@ static const struct zo_cli_command commands[] = {
      zo_cli_eval},
     {"generate", ZO_COMMAND_GENERATE, "the answer of a model to a prompt",
      zo_cli_generate},
-    {"bench", ZO_COMMAND_BENCH, "bench step: training steps, and their bound",
+    {"bench", ZO_COMMAND_BENCH, "bench step, bench nvme: measurements, and their bound",
      zo_cli_bench},
     {"doctor", ZO_COMMAND_DOCTOR,
      "what of this machine works, how fast, and the cures", zo_cli_doctor},

@@ -1,6 +1,8 @@
 # Sources and tests of this folder.
 libzo_a_SOURCES += \
 	src/cli/bench.c \
+	src/cli/bench.h \
+	src/cli/bench_nvme.c \
 	src/cli/cli.h \
 	src/cli/commands.c \
 	src/cli/doctor.c \
