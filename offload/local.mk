@@ -65,6 +65,8 @@ check_PROGRAMS += \
 	tests/test_gaps \
 	tests/test_layout \
 	tests/test_nvme \
+	tests/test_nvme_faults \
+	tests/test_nvme_file \
 	tests/test_order \
 	tests/test_poison \
 	tests/test_schedule_fuzz \
@@ -93,3 +95,5 @@ tests_test_simulator_SOURCES = tests/test_simulator.c $(offload_help)
 tests_test_stream_SOURCES = tests/test_stream.c $(offload_help)
 nvme_help = tests/nvme_help.c tests/nvme_help.h
 tests_test_nvme_SOURCES = tests/test_nvme.c $(nvme_help)
+tests_test_nvme_file_SOURCES = tests/test_nvme_file.c $(nvme_help)
+tests_test_nvme_faults_SOURCES = tests/test_nvme_faults.c $(nvme_help)

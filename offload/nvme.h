@@ -6,9 +6,9 @@
  * with a hash of what was written to it last, checked when it is read.
  *
  * Requests run in any order and side by side: who submits two that overlap,
- * one of them a write, waits for the first.  submit may be called by one
- * thread; `done` is called from the store's threads, once a request, for
- * several requests at once.
+ * one of them a write, waits for the first.  Any thread may submit, `done`
+ * too.  `done` is called from the store's threads, once a request, for several
+ * requests at once.
  */
 #ifndef ZO_OFFLOAD_NVME_H
 #define ZO_OFFLOAD_NVME_H

@@ -267,6 +267,10 @@ static enum zo_status reserve(struct zo_nvme *nvme)
                        "; raise it with ulimit -f",
                        nvme->where, nvme->bytes, (uint64_t)limit.rlim_cur);
     }
+    /* Some file systems would first fill themselves and then refuse. */
+    if (error == 0 && free_bytes < nvme->bytes) {
+        error = ENOSPC;
+    }
     if (error == 0) {
         do {
             error =

@@ -1,5 +1,6 @@
 #include "tests/nvme_help.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,14 @@ const char *nvme_help_memory(void)
     (void)snprintf(path, sizeof(path), "/dev/shm/zero-offload-test.%d",
                    (int)getpid());
     return make_folder(path) ? path : NULL;
+}
+
+void nvme_help_remove(void)
+{
+    (void)rmdir(nvme_help_disk());
+    if (nvme_help_memory() != NULL) {
+        (void)rmdir(nvme_help_memory());
+    }
 }
 
 void nvme_wait_init(struct nvme_wait *wait)
@@ -117,6 +126,63 @@ enum zo_status nvme_help_move(struct zo_nvme *nvme, bool writes,
         status = zo_err_adopt(&wait.failure);
     }
     return status;
+}
+
+static int look_at(int fd, const char *directory)
+{
+    char link[64], path[4096], real[4096];
+    ssize_t length;
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    length = readlink(link, path, sizeof(path) - 1);
+    if (length <= 0 || realpath(directory, real) == NULL) {
+        return -1;
+    }
+    path[length] = '\0';
+    return strncmp(path, real, strlen(real)) == 0 && path[strlen(real)] == '/'
+               ? fd
+               : -1;
+}
+
+int nvme_help_file(const char *directory)
+{
+    for (int fd = 0; fd < 256; fd++) {
+        if (look_at(fd, directory) >= 0) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+int nvme_help_descriptors(void)
+{
+    int count = 0;
+
+    for (int fd = 0; fd < 256; fd++) {
+        count += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+    }
+    return count;
+}
+
+bool nvme_help_flip(const char *directory, uint64_t offset)
+{
+    char path[64];
+    unsigned char byte;
+    bool is_done;
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d",
+                   nvme_help_file(directory));
+    fd = open(path, O_RDWR | O_CLOEXEC); /* without the store's O_DIRECT */
+    if (fd < 0) {
+        return false;
+    }
+    is_done = pread(fd, &byte, 1, (off_t)offset) == 1;
+    byte ^= 16;
+    is_done =
+        is_done && pwrite(fd, &byte, 1, (off_t)offset) == 1 && fsync(fd) == 0;
+    (void)close(fd);
+    return is_done;
 }
 
 static uint64_t fill_word(uint64_t seed, size_t index)

@@ -14,6 +14,8 @@
 const char *nvme_help_disk(void);
 /* A folder of /dev/shm; NULL: there is none. */
 const char *nvme_help_memory(void);
+/* Removes both. */
+void nvme_help_remove(void);
 
 struct nvme_wait {
     pthread_mutex_t lock;
@@ -37,6 +39,13 @@ enum zo_status nvme_help_start(struct zo_nvme *nvme, struct nvme_wait *wait,
 /* Submits it and waits; the status that done was told, with its record. */
 enum zo_status nvme_help_move(struct zo_nvme *nvme, bool writes,
                               uint64_t offset, void *memory, size_t bytes);
+
+/* The descriptor of a store's file in the folder; -1: there is none. */
+int nvme_help_file(const char *directory);
+/* Descriptors of this process. */
+int nvme_help_descriptors(void);
+/* Turns one bit in the file of the store. */
+bool nvme_help_flip(const char *directory, uint64_t offset);
 
 /* Bytes that are their own: other for each seed. */
 void nvme_help_fill(void *memory, size_t bytes, uint64_t seed);
