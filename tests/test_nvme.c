@@ -264,6 +264,7 @@ static void test_random_requests(void)
     for (size_t i = 0; i < TAP_COUNT(cases); i++) {
         const struct zo_nvme_options options = {
             .directory = nvme_help_disk(),
+            .allows_memory = true,
             .bytes = SUBMITTERS * REGIONS * REGION_BYTES,
             .how = cases[i].how,
             .depth = cases[i].depth,
@@ -280,8 +281,10 @@ static void test_random_requests(void)
 
 static void test_bad_requests(void)
 {
-    const struct zo_nvme_options options = {
-        .directory = nvme_help_disk(), .bytes = 4 * MIB, .how = ZO_NVME_POOL};
+    const struct zo_nvme_options options = {.directory = nvme_help_disk(),
+                                            .allows_memory = true,
+                                            .bytes = 4 * MIB,
+                                            .how = ZO_NVME_POOL};
     const size_t bytes = 2 * MIB;
     struct zo_nvme *nvme = open_store(&options);
     char *memory = NULL;
@@ -310,8 +313,8 @@ static void test_bad_requests(void)
 
 static void test_bad_options(void)
 {
-    const struct zo_nvme_options good = {.directory = nvme_help_disk(),
-                                         .bytes = MIB};
+    const struct zo_nvme_options good = {
+        .directory = nvme_help_disk(), .allows_memory = true, .bytes = MIB};
     struct zo_nvme_options bad[9];
     struct zo_nvme *nvme = NULL;
 
@@ -403,6 +406,7 @@ static void open_gate(struct gate *gate)
 static void test_turns_and_limit(void)
 {
     const struct zo_nvme_options options = {.directory = nvme_help_disk(),
+                                            .allows_memory = true,
                                             .bytes = 12 * MIB,
                                             .how = ZO_NVME_POOL,
                                             .threads = 1,
@@ -443,8 +447,10 @@ static void test_turns_and_limit(void)
 static void test_close_waits(void)
 {
     for (size_t h = 0; h < TAP_COUNT(hows); h++) {
-        const struct zo_nvme_options options = {
-            .directory = nvme_help_disk(), .bytes = 16 * MIB, .how = hows[h]};
+        const struct zo_nvme_options options = {.directory = nvme_help_disk(),
+                                                .allows_memory = true,
+                                                .bytes = 16 * MIB,
+                                                .how = hows[h]};
         struct zo_nvme *nvme = open_store(&options);
         struct nvme_wait wait;
         char *memory = NULL;
@@ -469,8 +475,10 @@ static void test_close_waits(void)
 static void test_counts(void)
 {
     for (size_t h = 0; h < TAP_COUNT(hows); h++) {
-        const struct zo_nvme_options options = {
-            .directory = nvme_help_disk(), .bytes = 4 * MIB, .how = hows[h]};
+        const struct zo_nvme_options options = {.directory = nvme_help_disk(),
+                                                .allows_memory = true,
+                                                .bytes = 4 * MIB,
+                                                .how = hows[h]};
         struct zo_nvme *nvme = open_store(&options);
         struct zo_nvme_counters counters;
         uint64_t allocations;
@@ -496,8 +504,10 @@ static void test_counts(void)
 
 static void test_counts_bytes(void)
 {
-    const struct zo_nvme_options options = {
-        .directory = nvme_help_disk(), .bytes = 4 * MIB, .how = ZO_NVME_POOL};
+    const struct zo_nvme_options options = {.directory = nvme_help_disk(),
+                                            .allows_memory = true,
+                                            .bytes = 4 * MIB,
+                                            .how = ZO_NVME_POOL};
     struct zo_nvme *nvme = open_store(&options);
     struct zo_nvme_counters counters;
     char *memory = NULL;
@@ -522,6 +532,7 @@ static void test_shape_and_notes(void)
 {
     for (size_t h = 0; h < TAP_COUNT(hows); h++) {
         const struct zo_nvme_options options = {.directory = nvme_help_disk(),
+                                                .allows_memory = true,
                                                 .bytes = 4 * MIB,
                                                 .how = hows[h],
                                                 .depth = 5,
@@ -535,7 +546,8 @@ static void test_shape_and_notes(void)
         TAP_CHECK_INT((long long)shape.bytes, 4 * MIB);
         TAP_CHECK_INT((long long)shape.block_bytes, 69632);
         TAP_CHECK_INT(shape.depth, shape.how == ZO_NVME_POOL ? 3 : 5);
-        if (shape.how == hows[h] && shape.is_direct) {
+        if (shape.how == hows[h] && shape.is_direct &&
+            strstr(zo_nvme_notes(nvme), "tmpfs") == NULL) {
             TAP_CHECK(zo_nvme_notes(nvme)[0] == '\0');
         } else {
             TAP_CHECK(strstr(zo_nvme_notes(nvme), "NVMe: ") != NULL);

@@ -44,6 +44,7 @@ check_PROGRAMS += \
 	tests/test_signals
 
 dist_check_SCRIPTS += \
+	tests/bench_nvme.sh \
 	tests/main_job.sh \
 	tests/doctor.sh \
 	tests/plan_time.sh \
