@@ -102,7 +102,8 @@ void zo_nvme_close(struct zo_nvme *nvme);
 /*
  * Memory that requests will use: registered with the kernel where it can be,
  * else a note says why not.  Waits for what is under way.  May be called
- * several times, for memory that stays until close; other memory does too.
+ * several times (each time registers all of it anew), for memory that stays
+ * until close; requests may use other memory too.
  *
  *   ZO_E_NOMEM    no memory for the records
  */

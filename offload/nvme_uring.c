@@ -58,6 +58,7 @@ struct uring {
 
     struct iovec *registered;
     size_t registered_count, registered_capacity;
+    uint64_t asked_bytes; /* in all */
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t answered;
     bool asks;   /* for memory to be registered */
@@ -115,7 +116,7 @@ static void answer(struct uring *uring)
     (void)pthread_mutex_unlock(&uring->lock);
 }
 
-static void note_refusal(struct uring *uring, size_t bytes)
+static void note_refusal(struct uring *uring)
 {
     struct rlimit limit;
     char want[32], have[32];
@@ -128,7 +129,7 @@ static void note_refusal(struct uring *uring, size_t bytes)
                      "(ENOMEM): the limit of locked memory is %s; each "
                      "transfer pins its own, which is slower; raise it with "
                      "ulimit -l",
-                     zo_text_gib(want, sizeof(want), bytes),
+                     zo_text_gib(want, sizeof(want), uring->asked_bytes),
                      zo_text_gib(have, sizeof(have), limit.rlim_cur));
         return;
     }
@@ -173,6 +174,7 @@ static enum zo_status uring_register(void *backend, char *memory, size_t bytes)
             .iov_len = rest < REGISTER_BYTES ? rest : REGISTER_BYTES,
         };
     }
+    uring->asked_bytes += bytes;
     uring->asks = true;
     uring->refusal = 0;
     uring_wake(uring);
@@ -180,7 +182,7 @@ static enum zo_status uring_register(void *backend, char *memory, size_t bytes)
         (void)pthread_cond_wait(&uring->answered, &uring->lock);
     }
     if (uring->refusal != 0) {
-        note_refusal(uring, bytes);
+        note_refusal(uring);
     }
     (void)pthread_mutex_unlock(&uring->lock);
     return ZO_OK;
