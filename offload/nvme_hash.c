@@ -3,7 +3,7 @@
 
 #include "offload/nvme_internal.h"
 
-uint64_t zo_nvme_hash(const void *memory, size_t bytes, uint64_t seed)
+uint64_t zo_nvme_hash(const void *memory, size_t bytes)
 {
-    return XXH3_64bits_withSeed(memory, bytes, seed);
+    return XXH3_64bits(memory, bytes);
 }

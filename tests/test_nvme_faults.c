@@ -297,6 +297,32 @@ static void test_one_error(void)
     }
 }
 
+/* What follows a failure in a request is not tried. */
+static void test_rest_let_be(void)
+{
+    const struct zo_nvme_faults faults = {.error_at = 1, .error_errno = EIO};
+    struct zo_nvme_options options = options_of(ZO_NVME_POOL, &faults);
+    struct bed bed;
+    char path[64];
+    bool is_let_be;
+    int fd;
+
+    options.threads = 1;
+    TAP_CHECK(bed_open(&bed, &options));
+    nvme_help_fill(bed.memory, 8 * MIB, 1);
+    TAP_CHECK_INT(nvme_help_move(bed.nvme, true, 0, bed.memory, 8 * MIB),
+                  ZO_E_IO);
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d",
+                   nvme_help_file(options.directory));
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    is_let_be = fd >= 0 &&
+                pread(fd, bed.memory, MIB, 7 * MIB) == (ssize_t)MIB &&
+                memcmp(bed.memory, bed.memory + 7 * MIB, MIB) != 0;
+    (void)close(fd);
+    bed_close(&bed);
+    TAP_CHECK(is_let_be);
+}
+
 static void test_read_error(void)
 {
     for (size_t h = 0; h < TAP_COUNT(hows); h++) {
@@ -377,7 +403,7 @@ static void test_bad_file(void)
     }
 }
 
-/* Whole bytes, in the wrong place: each chunk's hash is its own. */
+/* Whole bytes, in the wrong place. */
 static void test_misplaced(void)
 {
     const struct zo_nvme_options options = options_of(ZO_NVME_POOL, NULL);
@@ -435,6 +461,7 @@ int main(void)
         {"short and interrupted transfers go on", test_short},
         {"transfers that move nothing fail", test_stuck},
         {"one failed write is one failed request, and told", test_one_error},
+        {"the rest of a failed request is let be", test_rest_let_be},
         {"one failed read is one failed request, and told", test_read_error},
         {"a disk that vanishes fails what is asked of it", test_disk_vanishes},
         {"a bit that is read wrong is found", test_bad_read},

@@ -263,19 +263,21 @@ static void test_leftovers(void)
     const char *disk = nvme_help_disk();
     const struct zo_nvme_options options = options_of(disk, NULL);
     struct zo_nvme *nvme = NULL;
-    char dead[80], live[80], link[80], other[80], tail[80];
+    char dead[80], live[80], link[80], pipe[80], other[80], tail[80];
     char link_path[4096];
     int dead_fd, live_fd, other_fd, tail_fd;
 
     own_name(dead, sizeof(dead), geteuid(), ".nvme");
     own_name(live, sizeof(live), geteuid(), "4.nvme");
     own_name(link, sizeof(link), geteuid(), "5.nvme");
+    own_name(pipe, sizeof(pipe), geteuid(), "6.nvme");
     own_name(other, sizeof(other), geteuid() + 1, ".nvme");
     own_name(tail, sizeof(tail), geteuid(), ".nvme.txt");
     TAP_CHECK(make_file(disk, dead, &dead_fd));
     TAP_CHECK(make_file(disk, live, &live_fd));
     TAP_CHECK(make_file(disk, other, &other_fd));
     TAP_CHECK(make_file(disk, tail, &tail_fd));
+    TAP_CHECK_INT(mkfifo(path_in(disk, pipe), 0600), 0);
     TAP_CHECK_INT(flock(live_fd, LOCK_EX | LOCK_NB), 0);
     (void)snprintf(link_path, sizeof(link_path), "%s/%s", disk, link);
     TAP_CHECK_INT(symlink(other, link_path), 0);
@@ -283,6 +285,7 @@ static void test_leftovers(void)
     TAP_CHECK(!is_there(disk, dead));
     TAP_CHECK(is_there(disk, live));
     TAP_CHECK(is_there(disk, link));
+    TAP_CHECK(is_there(disk, pipe));
     TAP_CHECK(is_there(disk, other));
     TAP_CHECK(is_there(disk, tail));
     TAP_CHECK(strstr(zo_nvme_notes(nvme), dead) != NULL);
@@ -290,6 +293,7 @@ static void test_leftovers(void)
     zo_nvme_close(nvme);
     (void)unlink(path_in(disk, live));
     (void)unlink(path_in(disk, link));
+    (void)unlink(path_in(disk, pipe));
     (void)unlink(path_in(disk, other));
     (void)unlink(path_in(disk, tail));
     (void)close(dead_fd);
