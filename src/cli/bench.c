@@ -13,6 +13,7 @@
 #include "src/base/jsonl.h"
 #include "src/base/memory.h"
 #include "src/base/text.h"
+#include "src/cli/bench.h"
 #include "src/cli/bench_run.h"
 #include "src/cli/cli.h"
 #include "src/cli/print_time.h"
@@ -345,7 +346,7 @@ enum zo_status zo_cli_bench(struct zo_cli *cli,
         {"stages", zo_bench_stages}, {"frontier", zo_bench_frontier},
         {"sweep", zo_bench_sweep},   {"step", bench_one},
         {"adam", zo_bench_adam},     {"transfer", zo_bench_transfer},
-        {"matmul", zo_bench_matmul},
+        {"matmul", zo_bench_matmul}, {"nvme", zo_cli_bench_nvme},
     };
     const char *topic = cli->topic != NULL ? cli->topic : "";
 
@@ -355,5 +356,5 @@ enum zo_status zo_cli_bench(struct zo_cli *cli,
         }
     }
     return ZO_FAIL(ZO_E_USAGE, "bench: want one of: stages, frontier, sweep, "
-                               "step, adam, transfer, matmul");
+                               "step, adam, transfer, matmul, nvme");
 }

@@ -11,6 +11,8 @@ libzo_a_SOURCES += \
 	src/cli/bench_run.h \
 	src/cli/bench_stages.c \
 	src/cli/bench_sweep.c \
+	src/cli/bench.h \
+	src/cli/bench_nvme.c \
 	src/cli/cli.h \
 	src/cli/commands.c \
 	src/cli/doctor.c \
@@ -65,6 +67,7 @@ check_PROGRAMS += \
 
 dist_check_SCRIPTS += \
 	tests/bench.sh \
+	tests/bench_nvme.sh \
 	tests/main_job.sh \
 	tests/doctor.sh \
 	tests/plan_table.sh \
