@@ -33,6 +33,7 @@ static struct zo_bench_row sample(int i)
     row.gpu_budget_bytes = (uint64_t)24 << 30;
     row.gpu_bytes = (uint64_t)141 << 30;
     row.host_bytes = 12345;
+    row.nvme_bytes = (uint64_t)1 << 40;
     row.gpu_purposes[ZO_PURPOSE_WEIGHTS] = 7;
     row.gpu_purposes[ZO_PURPOSE_CONTROL] = 9;
     row.host_purposes[ZO_PURPOSE_MASTER] = 11;

@@ -60,6 +60,7 @@ static void put_memory(struct zo_jsonl *json, const struct zo_bench_row *row)
     put_bytes(json, "gpu_driver_bytes", row->gpu_driver_bytes);
     put_bytes(json, "formula_bytes", row->formula_bytes);
     put_bytes(json, "host_bytes", row->host_bytes);
+    put_bytes(json, "nvme_bytes", row->nvme_bytes);
     put_bytes(json, "process_bytes", row->process_bytes);
     put_purposes(json, "gpu_purposes", row->gpu_purposes);
     put_purposes(json, "host_purposes", row->host_purposes);
@@ -160,6 +161,7 @@ static void take_memory(const struct zo_json *object, struct zo_bench_row *row)
     row->gpu_driver_bytes = take_bytes(object, "gpu_driver_bytes");
     row->formula_bytes = take_bytes(object, "formula_bytes");
     row->host_bytes = take_bytes(object, "host_bytes");
+    row->nvme_bytes = take_bytes(object, "nvme_bytes");
     row->process_bytes = take_bytes(object, "process_bytes");
     for (int p = 0; p < ZO_PURPOSES; p++) {
         const char *text = zo_purpose_text((enum zo_purpose)p);

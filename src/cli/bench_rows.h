@@ -41,6 +41,7 @@ struct zo_bench_row {
     uint64_t gpu_driver_bytes; /* in use on it, as the driver counts */
     uint64_t formula_bytes;    /* of states on a device, by the stage */
     uint64_t host_bytes;       /* planned: page-locked and pageable */
+    uint64_t nvme_bytes;       /* planned */
     uint64_t process_bytes;    /* resident in host memory, measured */
     uint64_t gpu_purposes[ZO_PURPOSES], host_purposes[ZO_PURPOSES];
     int64_t steps; /* measured */

@@ -12,7 +12,7 @@
 #include "src/train/place_config.h"
 
 #define STEPS_MAX 1000
-#define GIB       1073741824.0
+#define COLUMNS   79
 
 /* ---- life cycle ----------------------------------------------------------
  */
@@ -185,6 +185,7 @@ static void read_plan(const struct zo_trainer *trainer,
             memcpy(row->gpu_purposes, arena.purposes, sizeof(arena.purposes));
         }
     }
+    row->nvme_bytes = program->arena_bytes[ZO_TIER_NVME][0];
     for (int tier = ZO_TIER_CPU; tier <= ZO_TIER_PAGEABLE; tier++) {
         zo_plan_arena(program, (enum zo_tier)tier, 0, &arena);
         row->host_bytes += arena.total_bytes;
@@ -349,6 +350,18 @@ static enum zo_status make_row(struct zo_bench *bench, struct zo_setup *setup,
     return put_row(bench, true, row);
 }
 
+/* What a run would be warned of, once for all rows. */
+static void tell_warnings(const struct zo_bench *bench,
+                          const struct zo_notes *notes)
+{
+    for (size_t i = 0; i < notes->count; i++) {
+        if (notes->items[i].level == ZO_NOTE_WARN) {
+            (void)fprintf(bench->cli->err, "warning: %s\n",
+                          notes->items[i].text);
+        }
+    }
+}
+
 enum zo_status zo_bench_row(struct zo_bench *bench,
                             const struct zo_options *options,
                             const struct zo_bench_ask *ask,
@@ -363,6 +376,9 @@ enum zo_status zo_bench_row(struct zo_bench *bench,
         own.max_steps = ZO_BENCH_STEPS;
     }
     status = zo_setup_open(&own, &notes, &setup);
+    if (bench->done == 0) {
+        tell_warnings(bench, &notes);
+    }
     if (status == ZO_OK) {
         status = make_row(bench, &setup, ask, row_out);
         bench->done++;
@@ -377,40 +393,41 @@ enum zo_status zo_bench_row(struct zo_bench *bench,
 
 void zo_bench_print_head(FILE *file, const char *label)
 {
-    (void)fprintf(file, "  %-22s %10s %10s %9s %9s %9s %9s\n", label, "GPU",
+    (void)fprintf(file, "  %-17s %10s %10s %9s %8s %8s %9s\n", label, "GPU",
                   "host", "step", "tokens/s", "exposed", "predicted");
 }
 
-static void print_seconds(FILE *file, double seconds)
+static void print_seconds(FILE *file, int columns, double seconds)
 {
     char text[16] = "-";
 
     if (seconds > 0.0) {
-        (void)snprintf(text, sizeof(text), "%.4g s", seconds);
+        (void)snprintf(text, sizeof(text),
+                       seconds < 100.0 ? "%.3f s" : "%.0f s", seconds);
     }
-    (void)fprintf(file, " %9s", text);
+    (void)fprintf(file, " %*s", columns, text);
 }
 
 void zo_bench_print_row(FILE *file, const struct zo_bench_row *row)
 {
     char gpu[32], host[32];
 
-    (void)fprintf(file, "  %-22s %10s %10s", row->label,
+    (void)fprintf(file, "  %-17s %10s %10s", row->label,
                   zo_text_gib(gpu, sizeof(gpu), row->gpu_bytes),
                   zo_text_gib(host, sizeof(host), row->host_bytes));
     if (row->state == ZO_BENCH_UNFIT) {
         (void)fputs("  does not fit, at the least", file);
         return;
     }
-    print_seconds(file, row->median_seconds);
+    print_seconds(file, 9, row->median_seconds);
     if (row->median_seconds > 0.0) {
-        (void)fprintf(file, " %9.0f",
+        (void)fprintf(file, " %8.0f",
                       (double)row->tokens / row->median_seconds);
     } else {
-        (void)fprintf(file, " %9s", "-");
+        (void)fprintf(file, " %8s", "-");
     }
-    print_seconds(file, row->exposed_seconds);
-    print_seconds(file, row->predicted_seconds);
+    print_seconds(file, 8, row->exposed_seconds);
+    print_seconds(file, 9, row->predicted_seconds);
 }
 
 void zo_bench_print_purposes(FILE *file, const char *tier,
@@ -418,20 +435,29 @@ void zo_bench_print_purposes(FILE *file, const char *tier,
 {
     const char *between = "";
     uint64_t all = 0;
+    int column;
 
     for (int p = 0; p < ZO_PURPOSES; p++) {
         all += purposes[p];
     }
-    (void)fprintf(file, "      %s:", tier);
+    column = fprintf(file, "      %s:", tier);
     for (int p = 0; p < ZO_PURPOSES; p++) {
-        char text[32];
+        char text[32], item[64];
+        int length;
 
-        if (purposes[p] * 100 >= all && all > 0) { /* 1 % and more */
-            (void)fprintf(file, "%s %s %s", between,
+        if (purposes[p] * 100 < all || all == 0) {
+            continue; /* less than 1 % */
+        }
+        length = snprintf(item, sizeof(item), "%s %s",
                           zo_purpose_text((enum zo_purpose)p),
                           zo_text_gib(text, sizeof(text), purposes[p]));
-            between = ",";
+        if (column + 2 + length > COLUMNS) {
+            (void)fprintf(file, "%s\n       ", between);
+            column = 7;
+            between = "";
         }
+        column += fprintf(file, "%s %s", between, item);
+        between = ",";
     }
     (void)fputc('\n', file);
 }

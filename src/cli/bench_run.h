@@ -46,7 +46,7 @@ struct zo_bench_ask {
  * Plans a configuration and, unless it does not fit or plans_only, trains
  * ZO_BENCH_STEPS steps (or --max-steps) of random rows.  A row that the results
  * file has is taken from there.  With --json the row is printed; it is added to
- * the results file.  *setup_notes: notes of the run go to the cli's list.
+ * the results file.  What the first run is warned of is told.
  *
  *   ZO_E_USAGE, ZO_E_CONFIG   the configuration is refused
  *   and what a run fails with

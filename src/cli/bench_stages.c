@@ -48,20 +48,19 @@ static enum zo_status largest_layers(const struct zo_setup *setup,
 }
 
 /* Opens stage 0 to see; layers of the whole model, and of the run. */
-static enum zo_status choose_layers(struct zo_cli *cli,
-                                    const struct zo_options *options,
+static enum zo_status choose_layers(const struct zo_options *options,
                                     int64_t *all_out, int64_t *layers_out)
 {
     struct zo_variant variant;
     struct zo_setup setup = {0};
+    struct zo_notes notes = {0}; /* the first row tells them */
     size_t count = 0;
     enum zo_status status;
 
     ZO_TRY(zo_variant_init(options, &variant));
     variant.options.layers = 0;
     ZO_TRY_GOTO(close_all, zo_variant_stage(&variant, zo_stage_rows(&count)));
-    ZO_TRY_GOTO(close_all,
-                zo_setup_open(&variant.options, &cli->notes, &setup));
+    ZO_TRY_GOTO(close_all, zo_setup_open(&variant.options, &notes, &setup));
     *all_out = setup.model.num_layers;
     *layers_out = options->layers;
     if (options->layers == 0) {
@@ -70,6 +69,7 @@ static enum zo_status choose_layers(struct zo_cli *cli,
 
 close_all:
     zo_setup_close(&setup);
+    zo_notes_fini(&notes);
     zo_variant_fini(&variant);
     return status;
 }
@@ -162,8 +162,7 @@ enum zo_status zo_bench_stages(struct zo_cli *cli,
     int64_t all = 0, layers = 0;
     enum zo_status status;
 
-    ZO_TRY(choose_layers(cli, options, &all, &layers));
-    zo_cli_print_notes(cli);
+    ZO_TRY(choose_layers(options, &all, &layers));
     ZO_TRY(zo_bench_open(cli, options, "stages", &bench));
     if (!options->json) {
         (void)fprintf(cli->out,

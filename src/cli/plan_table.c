@@ -19,6 +19,7 @@ static void measure(const struct zo_trainer *trainer, struct zo_plan_cell *cell)
 
     cell->host_bytes = program->arena_bytes[ZO_TIER_CPU][0] +
                        program->arena_bytes[ZO_TIER_PAGEABLE][0];
+    cell->nvme_bytes = program->arena_bytes[ZO_TIER_NVME][0];
     for (int d = 0; d < program->device_count; d++) {
         const uint64_t bytes = program->arena_bytes[ZO_TIER_GPU][d] +
                                zo_trainer_own_bytes(trainer, d);
@@ -138,6 +139,10 @@ static void print_cell(FILE *out, const struct zo_plan_cell *cell)
     if (cell->has_estimate) {
         (void)fprintf(out, " %6.2f, %6.2f", cell->estimate.gpu_bytes / GIB,
                       cell->estimate.host_bytes / GIB);
+    }
+    if (cell->nvme_bytes > 0) {
+        (void)fprintf(out, "  NVMe %s",
+                      zo_text_gib(host, sizeof(host), cell->nvme_bytes));
     }
     (void)fputc('\n', out);
     (void)fflush(out);
@@ -264,6 +269,7 @@ static void write_cell(struct zo_jsonl *json, const struct zo_plan_cell *cell)
     zo_jsonl_bool(json, "fastest", cell->is_fastest);
     zo_jsonl_uint(json, "gpu_bytes", cell->gpu_bytes);
     zo_jsonl_uint(json, "host_bytes", cell->host_bytes);
+    zo_jsonl_uint(json, "nvme_bytes", cell->nvme_bytes);
     if (cell->step_seconds > 0.0) {
         zo_jsonl_real(json, "predicted_seconds", cell->step_seconds);
         zo_jsonl_real(json, "predicted_tokens_per_second",

@@ -21,7 +21,7 @@ struct zo_plan_cell {
     int devices;
     bool fits;
     uint64_t gpu_bytes; /* of the fullest device, all that it holds */
-    uint64_t host_bytes;
+    uint64_t host_bytes, nvme_bytes;
     double step_seconds, tokens_per_second; /* 0: not predicted */
     enum zo_bound bound;
     bool has_estimate; /* DeepSpeed's */

@@ -28,6 +28,8 @@ static const struct zo_stage_row rows[] = {
      "all states on NVMe: the least of both memories"},
     {3, "cpu", "cpu", true, "planned",
      "filled up: what fits the GPU stays there; what train does"},
+    {3, "nvme", "nvme", true, "planned, nvme",
+     "filled up: on NVMe is what fits neither the GPU nor the host"},
 };
 
 const struct zo_stage_row *zo_stage_rows(size_t *count_out)
