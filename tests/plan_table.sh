@@ -40,7 +40,8 @@ chatglm() {
 }
 
 table() {
-  chatglm 0 --bf16 --profile 4090 && grep -q '^1 device of 23.00 GiB' out &&
+  chatglm 0 --bf16 --profile 4090 && grep -q '^1 device of 23.50 GiB' out &&
+    grep -q 'context of the device  *512.0 MiB' out &&
     grep -q '^2 devices of' out && grep -q '^4 devices of' out &&
     test "$(grep -c '^  [0-3]  ' out)" -eq 27 &&
     test "$(grep -c 'fastest that fits' out)" -eq 3 &&

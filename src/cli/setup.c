@@ -64,7 +64,7 @@ static void set_budgets_elsewhere(struct zo_setup *setup)
     setup->gpu_memory_bytes =
         options->gpu_memory_bytes > 0
             ? options->gpu_memory_bytes
-            : less(profile->device_bytes, GPU_RESERVE_BYTES + ABSENT_OWN_BYTES);
+            : less(profile->device_bytes, GPU_RESERVE_BYTES);
 }
 
 enum zo_status zo_setup_note_budgets(const char *const *names,
@@ -586,6 +586,14 @@ bool zo_setup_plans_elsewhere(const struct zo_setup *setup)
            zo_profile_find(setup->options->profile) != NULL;
 }
 
+/* Virtual devices in the place of GPUs, unless --backend asks for such. */
+static bool stands_in(const struct zo_setup *setup)
+{
+    return zo_setup_plans_elsewhere(setup) &&
+           setup->devices.machine.device_ops == &zo_device_host &&
+           !zo_option_given(setup->options, ZO_OPTION_BACKEND);
+}
+
 static struct zo_trainer_options
 trainer_options(const struct zo_setup *setup, bool times_ops,
                 const struct zo_profile *profile)
@@ -593,6 +601,7 @@ trainer_options(const struct zo_setup *setup, bool times_ops,
     return (struct zo_trainer_options){
         .profile = profile,
         .plans_elsewhere = zo_setup_plans_elsewhere(setup),
+        .absent_context_bytes = stands_in(setup) ? ABSENT_OWN_BYTES : 0,
         .cpu_threads = setup->options->threads > 0 || profile == NULL ||
                                !zo_setup_plans_elsewhere(setup)
                            ? 0

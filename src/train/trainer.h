@@ -40,6 +40,9 @@ struct zo_trainer_options {
     /* Only planned, for the machine of `profile`, whose devices have memory of
      * their own even if virtual ones stand in for them here. */
     bool plans_elsewhere;
+    /* With it: that a device's context and libraries would take there, for
+     * ones that stand in for it. */
+    uint64_t absent_context_bytes;
     int cpu_threads; /* workers of the CPU engine; 0: as devices->pool */
     /* Rates to choose a placement by; borrowed by open; NULL: a shipped
      * machine's. */

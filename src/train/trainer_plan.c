@@ -67,7 +67,8 @@ uint64_t zo_trainer_context_bytes(const struct zo_trainer *trainer, int device)
 {
     const struct zo_machine *machine = &trainer->options.devices->machine;
 
-    return machine->device_ops->info(machine->devices[device])->context_bytes;
+    return machine->device_ops->info(machine->devices[device])->context_bytes +
+           trainer->options.absent_context_bytes;
 }
 
 /* Virtual devices live in host memory. */
