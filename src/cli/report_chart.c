@@ -5,10 +5,10 @@
 #include "src/cli/report_figures.h"
 #include "src/cli/report_scale.h"
 
-#define HEIGHT      250
+#define HEIGHT      256
 #define LEFT        84.0
 #define RIGHT       (ZO_PAGE_WIDTH - 150.0)
-#define TOP         28.0
+#define TOP         34.0
 #define BOTTOM      (HEIGHT - 40.0)
 #define COLUMNS     360 /* of a line: two points each at most */
 #define MARKS_MAX   400

@@ -115,7 +115,7 @@ void zo_scale_y_axis(struct zo_page *page, const struct zo_scale *x,
     }
     if (name != NULL) {
         zo_page_put(page, "<text x=\"4\" y=\"%.1f\" font-weight=\"600\">",
-                    y->at_to - 8.0);
+                    y->at_to - 16.0);
         zo_page_text(page, name, 100);
         zo_page_put(page, "</text>\n");
     }

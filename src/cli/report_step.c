@@ -19,8 +19,8 @@
 #define COLUMNS      440 /* of memory */
 #define CELLS        780 /* of a lane */
 #define LEVELS       6   /* heights of a cell */
-#define TIER_HEIGHT  150.0
-#define TIER_SPACE   208.0 /* from one to the next */
+#define TIER_HEIGHT  180.0
+#define TIER_SPACE   258.0 /* from one to the next */
 #define TIER_TOP     34.0
 #define LANE_HEIGHT  20.0
 #define LANE_SPACE   26.0
@@ -30,7 +30,7 @@
 #define CPUS_DRAWN   8
 #define TIERS_DRAWN  6
 #define LANES_DRAWN  24
-#define LABEL_HEIGHT 13.0
+#define LABEL_HEIGHT 12.0
 #define CHAR_WIDTH   6.4
 
 static const char *const kind_texts[ZO_REPORT_KINDS] = {
@@ -239,8 +239,9 @@ static const char *purpose_text(int purpose)
                : zo_purpose_text((enum zo_purpose)purpose);
 }
 
-/* Its name in the longest stretch where the area is thick enough for one. */
-static void put_area_label(struct zo_page *page, const struct stack *stack,
+/* Its name in the longest stretch where the area is thick enough for one;
+ * false when there is no room. */
+static bool put_area_label(struct zo_page *page, const struct stack *stack,
                            const struct zo_scale *y, int purpose)
 {
     const char *text = purpose_text(purpose);
@@ -259,7 +260,7 @@ static void put_area_label(struct zo_page *page, const struct stack *stack,
     }
     if (best_length * (RIGHT - LEFT) / COLUMNS <
         CHAR_WIDTH * (double)strlen(text)) {
-        return; /* the table below has it */
+        return false;
     }
     from = zo_scale_at(y, below(stack, best, purpose));
     to = zo_scale_at(y, below(stack, best, purpose + 1));
@@ -267,6 +268,33 @@ static void put_area_label(struct zo_page *page, const struct stack *stack,
                 "<text class=\"halo\" x=\"%.1f\" y=\"%.1f\" "
                 "text-anchor=\"middle\">%s</text>\n",
                 column_at(best), (from + to) / 2.0 + 4.0, text);
+    return true;
+}
+
+/* A square and a name, at; returns where the next one may stand. */
+static double put_key(struct zo_page *page, double at, double top, int fill,
+                      const char *text)
+{
+    zo_page_put(page, "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"12\" ",
+                at, top);
+    zo_page_fill(page, fill);
+    zo_page_put(page, "/><text x=\"%.1f\" y=\"%.1f\">%s</text>\n", at + 21.0,
+                top + 10.5, text);
+    return at + 21.0 + CHAR_WIDTH * (double)strlen(text) + 20.0;
+}
+
+/* Names in the areas, and below the field those of areas too thin for one. */
+static void put_area_labels(struct zo_page *page, const struct stack *stack,
+                            const struct zo_scale *y)
+{
+    double at = LEFT;
+
+    for (int p = 0; p < ZO_REPORT_PURPOSES; p++) {
+        if (has_purpose(stack, p) && !put_area_label(page, stack, y, p) &&
+            at < RIGHT - 120.0) {
+            at = put_key(page, at, y->at_from + 24.0, p, purpose_text(p));
+        }
+    }
 }
 
 /* A line at the fullest moment, and how much it holds. */
@@ -308,9 +336,7 @@ static void put_tier(struct zo_page *page, const struct view *view, int index,
             put_area(page, stack, &y, p);
         }
     }
-    for (int p = 0; p < ZO_REPORT_PURPOSES; p++) {
-        put_area_label(page, stack, &y, p);
-    }
+    put_area_labels(page, stack, &y);
     put_peak(page, view, stack, top, top + TIER_HEIGHT);
     zo_scale_x_axis(page, &view->x, top + TIER_HEIGHT, NULL);
 }
@@ -406,14 +432,7 @@ static void put_legend(struct zo_page *page, double top)
     double at = LEFT;
 
     for (int k = 0; k < ZO_REPORT_KINDS; k++) {
-        zo_page_put(page,
-                    "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" "
-                    "height=\"12\" ",
-                    at, top);
-        zo_page_fill(page, ZO_PAGE_DARK + k);
-        zo_page_put(page, "/><text x=\"%.1f\" y=\"%.1f\">%s</text>\n",
-                    at + 21.0, top + 10.5, kind_texts[k]);
-        at += 21.0 + CHAR_WIDTH * (double)strlen(kind_texts[k]) + 18.0;
+        at = put_key(page, at, top, ZO_PAGE_DARK + k, kind_texts[k]);
     }
 }
 
@@ -488,7 +507,7 @@ static void put_lane_table(struct zo_page *page, const struct view *view,
 static void put_figure(struct zo_page *page, const struct view *view,
                        struct stack *stack, struct cells *cells)
 {
-    const double lanes_top = TIER_TOP + TIER_SPACE * view->tier_count - 14.0;
+    const double lanes_top = TIER_TOP + TIER_SPACE * view->tier_count - 20.0;
     const double bottom = lanes_top + LANE_SPACE * view->lane_count;
     char title[120], time[ZO_PAGE_NUMBER_BYTES];
 
