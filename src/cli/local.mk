@@ -52,6 +52,7 @@ check_PROGRAMS += \
 	tests/test_doctor \
 	tests/test_print \
 	tests/test_print_place \
+	tests/test_report \
 	tests/test_signals
 
 dist_check_SCRIPTS += \

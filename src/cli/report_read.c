@@ -144,34 +144,52 @@ static enum zo_status add_eval(struct zo_report_run *run,
     return ZO_OK;
 }
 
-static const char *or_unknown(const char *text)
+static void add_setting(struct zo_report_run *run, const char *name,
+                        const struct zo_json *value)
 {
-    return text != NULL ? text : "?";
+    const size_t used = strlen(run->settings);
+    char *to = run->settings + used;
+    const size_t room = sizeof(run->settings) - used;
+    const char *comma = used > 0 ? ", " : "";
+
+    if (value == NULL) {
+        return;
+    }
+    if (zo_json_type(value) == ZO_JSON_STRING) {
+        (void)snprintf(to, room, "%s%s%.60s", comma, name,
+                       zo_json_string(value));
+    } else if (zo_json_type(value) == ZO_JSON_NUMBER) {
+        (void)snprintf(to, room, "%s%s%.6g", comma, name,
+                       zo_json_number(value));
+    }
 }
 
 /* The settings that tell runs apart, in a line. */
 static void describe(struct zo_report_run *run, const struct zo_json *line)
 {
+    static const struct {
+        const char *key, *name;
+    } settings[] = {
+        {"num_devices", "devices "},
+        {"dtype", ""},
+        {"zero_stage", "stage "},
+        {"offload_optimizer", "optimizer offload "},
+        {"offload_param", "parameter offload "},
+        {"train_batch_rows", "rows a step "},
+        {"gradient_accumulation_steps", "accumulation "},
+    };
     const struct zo_json *config = zo_json_get(line, "config");
-    const struct zo_json *machine = zo_json_get(line, "machine");
-    const struct zo_json *devices = zo_json_get(machine, "devices");
-    const struct zo_json *first =
-        devices != NULL && zo_json_type(devices) == ZO_JSON_ARRAY
-            ? zo_json_first(devices)
-            : NULL;
-    const char *device = first != NULL && zo_json_type(first) == ZO_JSON_STRING
-                             ? zo_json_string(first)
-                             : NULL;
+    const struct zo_json *devices =
+        zo_json_get(zo_json_get(line, "machine"), "devices");
 
-    (void)snprintf(run->settings, sizeof(run->settings),
-                   "%.0f x %.60s, %.12s, stage %.0f, offload: optimizer %.12s, "
-                   "param %.12s, batch %.0f",
-                   zo_report_number(config, "num_devices"), or_unknown(device),
-                   or_unknown(zo_report_string(config, "dtype")),
-                   zo_report_number(config, "zero_stage"),
-                   or_unknown(zo_report_string(config, "offload_optimizer")),
-                   or_unknown(zo_report_string(config, "offload_param")),
-                   zo_report_number(config, "train_batch_rows"));
+    run->settings[0] = '\0';
+    if (devices != NULL && zo_json_type(devices) == ZO_JSON_ARRAY) {
+        add_setting(run, "", zo_json_first(devices));
+    }
+    for (size_t i = 0; i < ZO_COUNT(settings); i++) {
+        add_setting(run, settings[i].name,
+                    zo_json_get(config, settings[i].key));
+    }
 }
 
 static enum zo_status add_metrics(struct zo_report_run *run,
