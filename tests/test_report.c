@@ -389,7 +389,7 @@ static void test_refused(void)
         {RUN_LINE STEP_LINE(1, 2) "{\"kind\":\"step\",}\n",
          "f:3:", ZO_E_CORRUPT},
         {RUN_LINE "{\"x\":1}\n", "f:2: want a line with a kind", ZO_E_CORRUPT},
-        {"{\"suite\":\"a\"}\n{\"x\":1}\n", "f:2: want a line with a suite",
+        {"{\"suite\":\"a\"}\n{\"x\":1}\n", "f:2: want a line of bench",
          ZO_E_CORRUPT},
         {"{\"traceEvents\":{}}\n", "traceEvents: want an array", ZO_E_CORRUPT},
         {"{\"traceEvents\"", "traceEvents: want an array", ZO_E_CORRUPT},

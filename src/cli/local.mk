@@ -29,6 +29,7 @@ libzo_a_SOURCES += \
 	src/cli/print_time.c \
 	src/cli/print_time.h \
 	src/cli/report.c \
+	src/cli/report_bars.c \
 	src/cli/report_bench.c \
 	src/cli/report_chart.c \
 	src/cli/report_data.h \

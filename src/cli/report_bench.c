@@ -5,7 +5,6 @@
 
 #include "src/base/memory.h"
 #include "src/cli/report_figures.h"
-#include "src/cli/report_scale.h"
 
 #define COLUMNS_MAX 24
 #define ROWS_MAX    400 /* of a table */
@@ -18,9 +17,23 @@ static bool is_scalar(const struct zo_json *value)
            zo_json_type(value) != ZO_JSON_OBJECT;
 }
 
+/* What says no more than the heading, or is for machines. */
+static bool is_hidden(const char *key)
+{
+    static const char *const hidden[] = {"suite", "kind", "what", "format",
+                                         "key"};
+
+    for (size_t i = 0; i < ZO_COUNT(hidden); i++) {
+        if (strcmp(key, hidden[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Keys of the values of the first line that has most of them. */
-static size_t find_columns(const struct zo_report_bench *bench,
-                           const char **columns)
+static void find_columns(const struct zo_report_bench *bench,
+                         const char **columns)
 {
     const struct zo_json *root = zo_json_root(bench->rows[0].doc);
     size_t count = 0;
@@ -36,13 +49,11 @@ static size_t find_columns(const struct zo_report_bench *bench,
          value != NULL && count < COLUMNS_MAX; value = zo_json_next(value)) {
         const char *key = zo_json_key(value);
 
-        if (is_scalar(value) && strcmp(key, "suite") != 0 &&
-            strcmp(key, "kind") != 0 && strcmp(key, "format") != 0) {
+        if (is_scalar(value) && !is_hidden(key)) {
             columns[count++] = key;
         }
     }
     columns[count] = NULL;
-    return count;
 }
 
 static bool ends_in(const char *text, const char *end)
@@ -84,17 +95,14 @@ static void put_value(struct zo_page *page, const char *key,
     }
 }
 
-static void put_table(struct zo_page *page, const struct zo_report_bench *bench)
+static void put_rows(struct zo_page *page, const struct zo_report_bench *bench,
+                     const char *const *columns)
 {
-    const char *columns[COLUMNS_MAX + 1];
-    const size_t count = find_columns(bench, columns);
-
-    zo_page_table_begin(page, bench->name, columns);
     for (size_t r = 0; r < bench->row_count && r < ROWS_MAX; r++) {
         const struct zo_json *root = zo_json_root(bench->rows[r].doc);
 
         zo_page_put(page, "<tr>");
-        for (size_t c = 0; c < count; c++) {
+        for (size_t c = 0; columns[c] != NULL; c++) {
             put_value(page, columns[c], zo_json_get(root, columns[c]));
         }
         zo_page_put(page, "</tr>\n");
@@ -106,14 +114,167 @@ static void put_table(struct zo_page *page, const struct zo_report_bench *bench)
     }
 }
 
+static void put_table(struct zo_page *page, const struct zo_report_bench *bench)
+{
+    const char *columns[COLUMNS_MAX + 1];
+
+    find_columns(bench, columns);
+    zo_page_table_begin(page, bench->name, columns);
+    put_rows(page, bench, columns);
+}
+
+/* Rows of stages, frontier and sweep. */
+static void put_known_table(struct zo_page *page,
+                            const struct zo_report_bench *bench)
+{
+    static const char *const keys[] = {"label",
+                                       "state",
+                                       "layers",
+                                       "devices",
+                                       "gpu_bytes",
+                                       "formula_bytes",
+                                       "host_bytes",
+                                       "step_seconds_median",
+                                       "predicted_seconds",
+                                       "tokens_per_second",
+                                       "exposed_seconds",
+                                       "h2d_bytes",
+                                       "d2h_bytes",
+                                       "note",
+                                       NULL};
+    static const char *const heads[] = {"configuration",
+                                        "",
+                                        "layers",
+                                        "devices",
+                                        "GPU",
+                                        "states by formula",
+                                        "host",
+                                        "step time",
+                                        "predicted",
+                                        "tokens/s",
+                                        "no GPU computes",
+                                        "to the GPU",
+                                        "to the host",
+                                        "what for",
+                                        NULL};
+
+    zo_page_table_begin(page, bench->name, heads);
+    put_rows(page, bench, keys);
+}
+
+/* ---- the frontier -------------------------------------------------------- */
+
+struct frontier {
+    double *budget, *measured, *predicted; /* owned, a row each */
+};
+
+static enum zo_status alloc_frontier(size_t count, struct frontier *frontier)
+{
+    const size_t size = sizeof(double);
+
+    ZO_TRY(zo_alloc(count, size, "a curve", &frontier->budget));
+    ZO_TRY(zo_alloc(count, size, "a curve", &frontier->measured));
+    return zo_alloc(count, size, "a curve", &frontier->predicted);
+}
+
+/* Rows by their budget; a file that was added to may be in no order. */
+static void fill_frontier(const struct zo_report_bench *bench,
+                          struct frontier *frontier)
+{
+    for (size_t r = 0; r < bench->row_count; r++) {
+        const struct zo_json *root = zo_json_root(bench->rows[r].doc);
+        const double budget = zo_report_number(root, "gpu_budget_bytes");
+        size_t to = r;
+
+        while (to > 0 && frontier->budget[to - 1] > budget) {
+            frontier->budget[to] = frontier->budget[to - 1];
+            frontier->measured[to] = frontier->measured[to - 1];
+            frontier->predicted[to] = frontier->predicted[to - 1];
+            to--;
+        }
+        frontier->budget[to] = budget;
+        frontier->measured[to] = zo_report_number(root, "step_seconds_median");
+        frontier->predicted[to] = zo_report_number(root, "predicted_seconds");
+    }
+}
+
+static void draw_frontier(struct zo_page *page, const struct frontier *frontier,
+                          size_t count)
+{
+    const struct zo_report_line lines[] = {
+        {"measured", frontier->budget, frontier->measured, count, 0, true},
+        {"predicted", frontier->budget, frontier->predicted, count, 1, false},
+    };
+    const struct zo_report_chart chart = {
+        .title = "Step time against the budget of GPU memory",
+        .description = "Two lines over the budget: measured, with circles, and "
+                       "predicted.",
+        .caption = "From the least that runs to everything resident: what a "
+                   "GiB of GPU memory buys.",
+        .x_name = "GPU memory budget",
+        .y_name = "time of a step",
+        .x_unit = ZO_SCALE_BYTES,
+        .y_unit = ZO_SCALE_SECONDS,
+        .from_zero = true,
+        .lines = lines,
+        .line_count = ZO_COUNT(lines),
+    };
+
+    zo_report_chart(page, &chart);
+}
+
+static enum zo_status put_frontier(struct zo_page *page,
+                                   const struct zo_report_bench *bench)
+{
+    struct frontier frontier = {NULL, NULL, NULL};
+    const enum zo_status status = alloc_frontier(bench->row_count, &frontier);
+
+    if (status == ZO_OK) {
+        fill_frontier(bench, &frontier);
+        draw_frontier(page, &frontier, bench->row_count);
+    }
+    zo_free(frontier.budget);
+    zo_free(frontier.measured);
+    zo_free(frontier.predicted);
+    return status;
+}
+
+/* ---- the whole ----------------------------------------------------------- */
+
+static bool tells_purposes(const struct zo_report_bench *bench)
+{
+    for (size_t r = 0; r < bench->row_count; r++) {
+        if (zo_json_get(zo_json_root(bench->rows[r].doc), "gpu_purposes") !=
+            NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum zo_status put_bench(struct zo_page *page,
+                                const struct zo_report_bench *bench)
+{
+    zo_page_put(page, "<h2>bench ");
+    zo_page_text(page, bench->suite, 40);
+    zo_page_put(page, "</h2>\n");
+    if (strcmp(bench->suite, "frontier") == 0) {
+        ZO_TRY(put_frontier(page, bench));
+    }
+    if (tells_purposes(bench)) {
+        zo_report_bars(page, bench);
+        put_known_table(page, bench);
+    } else {
+        put_table(page, bench);
+    }
+    return ZO_OK;
+}
+
 enum zo_status zo_report_benches(struct zo_page *page,
                                  const struct zo_report_data *data)
 {
     for (size_t i = 0; i < data->bench_count; i++) {
-        zo_page_put(page, "<h2>bench ");
-        zo_page_text(page, data->benches[i]->suite, 40);
-        zo_page_put(page, "</h2>\n");
-        put_table(page, data->benches[i]);
+        ZO_TRY(put_bench(page, data->benches[i]));
     }
     return ZO_OK;
 }

@@ -3,7 +3,6 @@
 #include <stdbool.h>
 
 #include "src/cli/report_figures.h"
-#include "src/cli/report_scale.h"
 
 #define HEIGHT      256
 #define LEFT        84.0
@@ -185,8 +184,24 @@ static void put_labels(struct zo_page *page,
     }
 }
 
+static void put_value(struct zo_page *page, enum zo_scale_unit unit,
+                      double value)
+{
+    switch (unit) {
+    case ZO_SCALE_PLAIN:
+        zo_page_cell(page, value, 5);
+        return;
+    case ZO_SCALE_BYTES:
+        zo_page_cell_bytes(page, value);
+        return;
+    case ZO_SCALE_SECONDS:
+        zo_page_cell_seconds(page, value);
+    }
+}
+
 /* A row: its ends, and what it is between. */
-static void put_row(struct zo_page *page, const struct zo_report_line *line)
+static void put_row(struct zo_page *page, const struct zo_report_line *line,
+                    enum zo_scale_unit unit)
 {
     double least = INFINITY, most = -INFINITY, first = NAN, last = NAN;
     size_t points = 0;
@@ -204,10 +219,10 @@ static void put_row(struct zo_page *page, const struct zo_report_line *line)
     zo_page_text(page, line->label, ZO_REPORT_NAME_BYTES);
     zo_page_put(page, "</th>");
     zo_page_cell(page, (double)points, 12);
-    zo_page_cell(page, first, 5);
-    zo_page_cell(page, last, 5);
-    zo_page_cell(page, least, 5);
-    zo_page_cell(page, most, 5);
+    put_value(page, unit, first);
+    put_value(page, unit, last);
+    put_value(page, unit, least);
+    put_value(page, unit, most);
     zo_page_put(page, "</tr>\n");
 }
 
@@ -222,9 +237,8 @@ void zo_report_chart(struct zo_page *page, const struct zo_report_chart *chart)
     if (x_range.from > x_range.to) {
         return; /* nothing was a number */
     }
-    x = zo_scale_of(x_range.from, x_range.to, LEFT, RIGHT, ZO_SCALE_PLAIN);
-    y = zo_scale_of(y_range.from, y_range.to, BOTTOM, TOP,
-                    (enum zo_scale_unit)chart->y_unit);
+    x = zo_scale_of(x_range.from, x_range.to, LEFT, RIGHT, chart->x_unit);
+    y = zo_scale_of(y_range.from, y_range.to, BOTTOM, TOP, chart->y_unit);
     zo_page_figure_begin(page, HEIGHT, chart->title, chart->description);
     zo_scale_y_axis(page, &x, &y, chart->y_name);
     zo_scale_x_axis(page, &x, BOTTOM, chart->x_name);
@@ -238,7 +252,7 @@ void zo_report_chart(struct zo_page *page, const struct zo_report_chart *chart)
     zo_page_figure_end(page, chart->caption);
     zo_page_table_begin(page, chart->title, heads);
     for (size_t l = 0; l < chart->line_count; l++) {
-        put_row(page, &chart->lines[l]);
+        put_row(page, &chart->lines[l], chart->y_unit);
     }
     zo_page_table_end(page);
 }

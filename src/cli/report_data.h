@@ -24,6 +24,7 @@ ZO_C_BEGIN
 #define ZO_REPORT_LANES_MAX  160 /* 8 GPUs of 3 streams, and 128 workers */
 #define ZO_REPORT_TIERS_MAX  72  /* 64 GPUs, and the others */
 #define ZO_REPORT_NAME_BYTES 64
+#define ZO_REPORT_ROWS_MAX   4096 /* of a benchmark */
 
 /* A purpose that is not the plan's. */
 #define ZO_REPORT_OTHER    ZO_PURPOSES

@@ -6,7 +6,7 @@
 #define ZO_SRC_CLI_REPORT_FIGURES_H
 
 #include "src/cli/report_data.h"
-#include "src/cli/report_page.h"
+#include "src/cli/report_scale.h"
 
 ZO_C_BEGIN
 
@@ -22,7 +22,7 @@ struct zo_report_line {
 struct zo_report_chart {
     const char *title, *description, *caption;
     const char *x_name, *y_name;
-    int y_unit; /* enum zo_scale_unit */
+    enum zo_scale_unit x_unit, y_unit;
     bool from_zero;
     const struct zo_report_line *lines;
     size_t line_count;
@@ -39,7 +39,19 @@ enum zo_status zo_report_runs(struct zo_page *page,
 /* One step of a trace: memory by purpose, and the lanes below. */
 void zo_report_steps(struct zo_page *page, const struct zo_report_data *data);
 
-/* Benchmarks: the stage table, the frontier, and all others as tables. */
+/* Rows of a bench whose lines tell memory by purpose: a bar of the GPU, one of
+ * the host, and one of the time, each. */
+void zo_report_bars(struct zo_page *page, const struct zo_report_bench *bench);
+
+/* "weights"; "other" for ZO_REPORT_OTHER. */
+const char *zo_report_purpose_text(int purpose);
+
+/* A square and a name at a place in a figure; returns where the next one may
+ * stand. */
+double zo_report_key(struct zo_page *page, double at, double top, int fill,
+                     const char *text);
+
+/* Benchmarks: bars, curves, and a table of each.  ZO_E_NOMEM. */
 enum zo_status
 zo_report_benches(struct zo_page *page,
                   const struct zo_report_data *data) ZO_MUST_CHECK;

@@ -263,6 +263,45 @@ static enum zo_status find_bench(struct zo_report_data *data, size_t first,
     return ZO_OK;
 }
 
+/* In place of an earlier line of its key, or behind all others. */
+static enum zo_status add_row(struct zo_report_bench *bench,
+                              const struct lines *lines,
+                              struct zo_json_doc *doc)
+{
+    const char *key = zo_report_string(zo_json_root(doc), "key");
+
+    for (size_t i = 0; i < bench->row_count && key != NULL; i++) {
+        struct zo_json_doc **old = &bench->rows[i].doc;
+        const char *other = zo_report_string(zo_json_root(*old), "key");
+
+        if (other != NULL && strcmp(other, key) == 0) {
+            zo_json_close(*old);
+            *old = doc;
+            return ZO_OK;
+        }
+    }
+    if (bench->row_count == ZO_REPORT_ROWS_MAX) {
+        return ZO_FAIL(ZO_E_CORRUPT, "%s:%" PRId64 ": more than %d lines of %s",
+                       lines->path, lines->line - 1, ZO_REPORT_ROWS_MAX,
+                       bench->suite);
+    }
+    ZO_TRY(zo_grow(&bench->rows, bench->row_count, &bench->row_capacity,
+                   sizeof(bench->rows[0]), "a benchmark"));
+    bench->rows[bench->row_count++].doc = doc;
+    return ZO_OK;
+}
+
+/* What a line of bench is of; NULL: it is none. */
+static const char *suite_of(const struct zo_json_doc *doc)
+{
+    const struct zo_json *root = zo_json_root(doc);
+    const char *kind = zo_report_string(root, "kind");
+
+    return kind != NULL && strcmp(kind, "bench") == 0
+               ? zo_report_string(root, "what")
+               : zo_report_string(root, "suite");
+}
+
 static enum zo_status read_bench(struct lines *lines,
                                  struct zo_report_data *data)
 {
@@ -271,31 +310,28 @@ static enum zo_status read_bench(struct lines *lines,
     for (;;) {
         struct zo_report_bench *bench = NULL;
         struct zo_json_doc *doc = NULL;
-        const char *suite;
-        enum zo_status status;
+        enum zo_status status = ZO_OK;
 
         ZO_TRY(next_line(lines, &doc));
         if (doc == NULL) {
             return ZO_OK;
         }
-        suite = zo_report_string(zo_json_root(doc), "suite");
-        if (suite == NULL) {
-            status = ZO_FAIL(ZO_E_CORRUPT,
-                             "%s:%" PRId64 ": want a line with a suite",
-                             lines->path, lines->line - 1);
-            goto close_line;
+        if (suite_of(doc) == NULL) {
+            status =
+                ZO_FAIL(ZO_E_CORRUPT, "%s:%" PRId64 ": want a line of bench",
+                        lines->path, lines->line - 1);
         }
-        ZO_TRY_GOTO(close_line,
-                    find_bench(data, first, lines->path, suite, &bench));
-        ZO_TRY_GOTO(close_line, zo_grow(&bench->rows, bench->row_count,
-                                        &bench->row_capacity,
-                                        sizeof(bench->rows[0]), "a benchmark"));
-        bench->rows[bench->row_count++].doc = doc;
-        continue;
-
-    close_line:
-        zo_json_close(doc);
-        return status;
+        if (status == ZO_OK) {
+            status =
+                find_bench(data, first, lines->path, suite_of(doc), &bench);
+        }
+        if (status == ZO_OK) {
+            status = add_row(bench, lines, doc);
+        }
+        if (status != ZO_OK) {
+            zo_json_close(doc);
+            return status;
+        }
     }
 }
 
@@ -340,11 +376,9 @@ static enum zo_status take_lines(struct zo_report_data *data,
     bool is_metrics, is_bench;
 
     ZO_TRY(next_line(&first, &doc));
-    is_metrics = doc != NULL &&
-                 zo_report_string(zo_json_root(doc), "suite") == NULL &&
+    is_bench = doc != NULL && suite_of(doc) != NULL;
+    is_metrics = doc != NULL && !is_bench &&
                  zo_report_string(zo_json_root(doc), "kind") != NULL;
-    is_bench =
-        doc != NULL && zo_report_string(zo_json_root(doc), "suite") != NULL;
     zo_json_close(doc);
     if (is_metrics) {
         return take_run(data, lines);

@@ -232,7 +232,7 @@ static void put_area(struct zo_page *page, const struct stack *stack,
     zo_page_put(page, "/>\n");
 }
 
-static const char *purpose_text(int purpose)
+const char *zo_report_purpose_text(int purpose)
 {
     return purpose == ZO_REPORT_OTHER
                ? "other"
@@ -244,7 +244,7 @@ static const char *purpose_text(int purpose)
 static bool put_area_label(struct zo_page *page, const struct stack *stack,
                            const struct zo_scale *y, int purpose)
 {
-    const char *text = purpose_text(purpose);
+    const char *text = zo_report_purpose_text(purpose);
     int best = 0, best_length = 0, length = 0;
     double from, to;
 
@@ -271,9 +271,8 @@ static bool put_area_label(struct zo_page *page, const struct stack *stack,
     return true;
 }
 
-/* A square and a name, at; returns where the next one may stand. */
-static double put_key(struct zo_page *page, double at, double top, int fill,
-                      const char *text)
+double zo_report_key(struct zo_page *page, double at, double top, int fill,
+                     const char *text)
 {
     zo_page_put(page, "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"12\" ",
                 at, top);
@@ -292,7 +291,8 @@ static void put_area_labels(struct zo_page *page, const struct stack *stack,
     for (int p = 0; p < ZO_REPORT_PURPOSES; p++) {
         if (has_purpose(stack, p) && !put_area_label(page, stack, y, p) &&
             at < RIGHT - 120.0) {
-            at = put_key(page, at, y->at_from + 24.0, p, purpose_text(p));
+            at = zo_report_key(page, at, y->at_from + 24.0, p,
+                               zo_report_purpose_text(p));
         }
     }
 }
@@ -432,7 +432,7 @@ static void put_legend(struct zo_page *page, double top)
     double at = LEFT;
 
     for (int k = 0; k < ZO_REPORT_KINDS; k++) {
-        at = put_key(page, at, top, ZO_PAGE_DARK + k, kind_texts[k]);
+        at = zo_report_key(page, at, top, ZO_PAGE_DARK + k, kind_texts[k]);
     }
 }
 
@@ -463,7 +463,7 @@ static void put_memory_table(struct zo_page *page, const struct view *view,
         }
         zo_page_put(page, "<tr><th scope=\"row\">");
         zo_page_swatch(page, p);
-        zo_page_put(page, "%s</th>", purpose_text(p));
+        zo_page_put(page, "%s</th>", zo_report_purpose_text(p));
         zo_page_cell_bytes(page, full);
         zo_page_put(page, "<td class=\"n\">%.1f %%</td>",
                     100.0 * full / stack->most);
