@@ -299,6 +299,48 @@ static void test_trace(void)
     tear_down();
 }
 
+#define STAGE_LINE(key, label, state, seconds)                             \
+    "{\"format\":1,\"kind\":\"bench\",\"what\":\"stages\",\"key\":\"" key  \
+    "\",\"label\":\"" label "\",\"note\":\"for <all>\",\"state\":\"" state \
+    "\",\"layers\":4,\"gpu_bytes\":3145728,\"formula_bytes\":2097152,"     \
+    "\"host_bytes\":1048576,\"gpu_purposes\":{\"weights\":1048576,"        \
+    "\"first moments\":1048576},\"host_purposes\":{},"                     \
+    "\"step_seconds_median\":" seconds ",\"predicted_seconds\":0.25}\n"
+#define POINT_LINE(budget, seconds)                                         \
+    "{\"kind\":\"bench\",\"what\":\"frontier\",\"key\":\"" #budget          \
+    "\",\"gpu_budget_bytes\":" #budget ",\"step_seconds_median\":" #seconds \
+    ",\"predicted_seconds\":1.5,\"gpu_bytes\":1}\n"
+
+/* A bar a configuration, of two lines of one key the later; a curve. */
+static void test_bench(void)
+{
+    TAP_CHECK(set_up());
+    (void)a_file("stages.jsonl",
+                 STAGE_LINE("a", "0, none", "ran", "9")
+                     STAGE_LINE("b", "1, none", "planned", "null")
+                         STAGE_LINE("c", "3, none", "does not fit", "null")
+                             STAGE_LINE("a", "0, none", "ran", "0.5"));
+    (void)a_file("frontier.jsonl", POINT_LINE(3000000, 1.25) POINT_LINE(
+                                       1000000, 2.5) POINT_LINE(2000000, null));
+    TAP_CHECK_INT(make_report(), ZO_OK);
+    check_page();
+    TAP_CHECK(has("stages, 4 layers"));
+    TAP_CHECK_INT(count_of(">stage 0, none</text>"), 1);
+    TAP_CHECK(has(">500 ms</text>") && !has("9 s<"));
+    TAP_CHECK(has(">plan: 250 ms</text>"));
+    TAP_CHECK_INT(count_of(">does not fit</text>"), 1);
+    TAP_CHECK_INT(count_of("stroke-width=\"3\"/>"), 3); /* the formula */
+    TAP_CHECK(has("context and libraries"));            /* 3 MiB less 2 */
+    TAP_CHECK(has("for &lt;all&gt;"));
+    TAP_CHECK(has("Step time against the budget of GPU memory"));
+    TAP_CHECK_INT(count_of("<circle"), 2);
+    /* first, last, least, largest of the measured, in order of budget */
+    TAP_CHECK(has("<td class=\"n\">2</td><td class=\"n\">2.5 s</td>"
+                  "<td class=\"n\">1.25 s</td><td class=\"n\">1.25 s</td>"
+                  "<td class=\"n\">2.5 s</td>"));
+    tear_down();
+}
+
 /* Whatever a file says is text, in names and in values. */
 static void test_hostile(void)
 {
@@ -483,6 +525,7 @@ static const struct tap_case cases[] = {
     {"a run's page has its figures, tables and settings", test_run},
     {"steps that a resumed run repeats count once", test_resumed},
     {"a trace's page has memory by purpose and lanes", test_trace},
+    {"benchmarks are bars, curves and tables", test_bench},
     {"what files say is text, whatever it is", test_hostile},
     {"many steps make no larger page", test_bounded},
     {"every allocation may fail", test_no_memory},

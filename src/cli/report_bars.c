@@ -164,9 +164,11 @@ static void put_bar(struct zo_page *page, const struct zo_json *row,
                     const struct panel *panels, double most_seconds, double top)
 {
     const char *label = zo_report_string(row, "label");
+    const char *what = zo_report_string(row, "what");
+    const bool is_stage = what != NULL && strcmp(what, "stages") == 0;
 
-    zo_page_put(page, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", LABEL,
-                top + 15.0);
+    zo_page_put(page, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s",
+                LABEL, top + 15.0, is_stage ? "stage " : "");
     zo_page_text(page, label != NULL ? label : "?", 24);
     zo_page_put(page, "</text>\n");
     for (int p = 0; p < PANELS; p++) {
@@ -192,6 +194,12 @@ static bool has_purpose(const struct group *group, const struct panel *panels,
     return false;
 }
 
+static const char *key_text(int purpose)
+{
+    return purpose == ZO_REPORT_OTHER ? "context and libraries"
+                                      : zo_report_purpose_text(purpose);
+}
+
 /* The keys of the purposes that can be seen, in lines; draws if told so, and
  * returns the height. */
 static double put_keys(struct zo_page *page, const struct group *group,
@@ -208,10 +216,9 @@ static double put_keys(struct zo_page *page, const struct group *group,
             line += KEY_SPACE;
         }
         if (draws) {
-            at = zo_report_key(page, at, top + line, p,
-                               zo_report_purpose_text(p));
+            at = zo_report_key(page, at, top + line, p, key_text(p));
         } else {
-            at += 41.0 + 6.4 * (double)strlen(zo_report_purpose_text(p));
+            at += 41.0 + 6.9 * (double)strlen(key_text(p));
         }
     }
     return line + KEY_SPACE;

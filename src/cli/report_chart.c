@@ -148,21 +148,36 @@ static bool find_end(const struct zo_report_line *line, size_t *end_out)
     return false;
 }
 
-/* Names at the ends of the lines, moved apart where they would touch. */
+static void put_label(struct zo_page *page, const struct zo_report_line *line,
+                      double x, double y)
+{
+    zo_page_put(page, "<text class=\"halo\" x=\"%.1f\" y=\"%.1f\">", x + 8.0,
+                y + 4.0);
+    zo_page_text(page, line->label, 22);
+    zo_page_put(page, "</text>\n");
+}
+
+/* Names at the ends of the lines; those at the right border are moved apart
+ * where they would touch. */
 static void put_labels(struct zo_page *page,
                        const struct zo_report_chart *chart,
-                       const struct zo_scale *y)
+                       const struct zo_scale *x, const struct zo_scale *y)
 {
     double at[LABELS_MAX];
     size_t order[LABELS_MAX], count = 0;
 
     for (size_t l = 0; l < chart->line_count && l < LABELS_MAX; l++) {
+        const struct zo_report_line *line = &chart->lines[l];
         size_t end = 0, to;
 
-        if (!find_end(&chart->lines[l], &end)) {
+        if (!find_end(line, &end)) {
             continue;
         }
-        at[l] = zo_scale_at(y, chart->lines[l].y[end]);
+        at[l] = zo_scale_at(y, line->y[end]);
+        if (zo_scale_at(x, line->x[end]) < RIGHT - LABEL_SPACE) {
+            put_label(page, line, zo_scale_at(x, line->x[end]), at[l]);
+            continue;
+        }
         for (to = count++; to > 0 && at[order[to - 1]] > at[l]; to--) {
             order[to] = order[to - 1];
         }
@@ -177,10 +192,7 @@ static void put_labels(struct zo_page *page,
         if (at[l] > HEIGHT - 8.0) {
             return; /* the table has the others */
         }
-        zo_page_put(page, "<text x=\"%.1f\" y=\"%.1f\">", RIGHT + 8.0,
-                    at[l] + 4.0);
-        zo_page_text(page, chart->lines[l].label, 22);
-        zo_page_put(page, "</text>\n");
+        put_label(page, &chart->lines[l], RIGHT, at[l]);
     }
 }
 
@@ -248,7 +260,7 @@ void zo_report_chart(struct zo_page *page, const struct zo_report_chart *chart)
             put_marks(page, &chart->lines[l], &x, &y);
         }
     }
-    put_labels(page, chart, &y);
+    put_labels(page, chart, &x, &y);
     zo_page_figure_end(page, chart->caption);
     zo_page_table_begin(page, chart->title, heads);
     for (size_t l = 0; l < chart->line_count; l++) {

@@ -31,7 +31,7 @@
 #define TIERS_DRAWN  6
 #define LANES_DRAWN  24
 #define LABEL_HEIGHT 12.0
-#define CHAR_WIDTH   6.4
+#define CHAR_WIDTH   6.9
 
 static const char *const kind_texts[ZO_REPORT_KINDS] = {
     "forward, recompute",
