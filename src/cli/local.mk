@@ -59,5 +59,6 @@ check_PROGRAMS += \
 dist_check_SCRIPTS += \
 	tests/main_job.sh \
 	tests/doctor.sh \
+	tests/looking.sh \
 	tests/plan_time.sh \
 	tests/test_cli.sh

@@ -13,6 +13,7 @@
 #define MARKS_MAX   400
 #define LABEL_SPACE 15.0
 #define LABELS_MAX  128
+#define VALUE_MAX   1e30 /* of a point; NaN is no less */
 
 struct range {
     double from, to;
@@ -20,7 +21,7 @@ struct range {
 
 static bool is_point(const struct zo_report_line *line, size_t i)
 {
-    return isfinite(line->x[i]) && isfinite(line->y[i]);
+    return fabs(line->x[i]) < VALUE_MAX && fabs(line->y[i]) < VALUE_MAX;
 }
 
 static void find_ranges(const struct zo_report_chart *chart, struct range *x,

@@ -10,7 +10,7 @@
 
 ZO_C_BEGIN
 
-/* Points of a line; those that are not finite are left out. */
+/* Points of a line; those that are not finite, or absurd, are left out. */
 struct zo_report_line {
     char label[ZO_REPORT_NAME_BYTES];
     const double *x, *y; /* borrowed */

@@ -373,9 +373,12 @@ static enum zo_status take_lines(struct zo_report_data *data,
 {
     struct lines first = *lines;
     struct zo_json_doc *doc = NULL;
+    enum zo_status status = next_line(&first, &doc);
     bool is_metrics, is_bench;
 
-    ZO_TRY(next_line(&first, &doc));
+    if (status == ZO_E_NOMEM) {
+        return status;
+    }
     is_bench = doc != NULL && suite_of(doc) != NULL;
     is_metrics = doc != NULL && !is_bench &&
                  zo_report_string(zo_json_root(doc), "kind") != NULL;
@@ -387,9 +390,11 @@ static enum zo_status take_lines(struct zo_report_data *data,
         return read_bench(lines, data);
     }
     return ZO_FAIL(ZO_E_USAGE,
-                   "%s: want a metrics file, a trace, or the JSON lines of "
-                   "bench; its first line is none of them",
-                   lines->path);
+                   "%s: want metrics of train, a trace, or JSON lines of "
+                   "bench; its first line is none of them%s%.120s%s",
+                   lines->path, status == ZO_OK ? "" : " (",
+                   status == ZO_OK ? "" : zo_err_last()->text,
+                   status == ZO_OK ? "" : ")");
 }
 
 enum zo_status zo_report_read(struct zo_report_data *data, const char *path,

@@ -10,7 +10,8 @@
 #include "src/cli/report_scale.h"
 
 #define RUNS_MAX   ZO_REPORT_FILES_MAX
-#define WARM_STEPS 2 /* the first steps also pay for first touches */
+#define WARM_STEPS 2   /* the first steps also pay for first touches */
+#define SHARE_MAX  1e4 /* of a bar that is drawn */
 #define BAR_HEIGHT 18.0
 #define BARS_LEFT  190.0
 #define BARS_WIDTH 620.0
@@ -358,7 +359,7 @@ static void put_engines(struct zo_page *page, const struct zo_report_run *run,
         double seconds;
         const double share = busy_share(run, e, &seconds);
 
-        if (isfinite(share)) {
+        if (share >= 0.0 && share < SHARE_MAX) {
             put_bar(page, e, 4.0 + BAR_HEIGHT * e, share, seconds);
         }
     }

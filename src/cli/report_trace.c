@@ -6,12 +6,16 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/memory.h"
 #include "src/cli/report_data.h"
 
+#define US_MAX         1e12 /* 11 days */
+#define US_MIN         1e-3 /* of a step: no width is 0 */
 #define STEPS_NAME     "steps"
+#define STEP_PREFIX    "step "
 #define PURPOSE_SUFFIX " by purpose"
 
 struct events {
@@ -168,10 +172,13 @@ static enum zo_status add_window(struct zo_report_trace *trace,
                                  const char *name,
                                  const struct zo_report_span *span)
 {
-    struct zo_report_window window = {.begin_us = span->begin_us,
-                                      .end_us = span->end_us};
+    struct zo_report_window window = {
+        .begin_us = span->begin_us,
+        .end_us = fmax(span->end_us, span->begin_us + US_MIN)};
 
-    (void)sscanf(name, "step %" SCNd64, &window.step);
+    if (strncmp(name, STEP_PREFIX, strlen(STEP_PREFIX)) == 0) {
+        window.step = strtoll(name + strlen(STEP_PREFIX), NULL, 10);
+    }
     ZO_TRY(zo_grow(&trace->windows, trace->window_count,
                    &trace->window_capacity, sizeof(window), "a trace"));
     trace->windows[trace->window_count++] = window;
@@ -192,10 +199,10 @@ static enum zo_status add_span(struct zo_report_trace *trace,
         .kind = kind_of(category != NULL ? category : "", name),
     };
 
-    if (!(begin >= 0.0) || !(length >= 0.0) || !isfinite(begin + length)) {
+    if (!(begin >= 0.0) || !(length >= 0.0) || !(begin + length <= US_MAX)) {
         return ZO_FAIL(ZO_E_CORRUPT,
-                       "%s: event %" PRId64 ": want ts and dur from 0",
-                       events->path, events->number - 1);
+                       "%s: event %" PRId64 ": want ts and dur from 0 to %g",
+                       events->path, events->number - 1, US_MAX);
     }
     if (span.lane < 0) {
         return ZO_OK; /* nobody named its lane */
@@ -267,7 +274,7 @@ static enum zo_status add_counter(struct zo_report_trace *trace,
         }
         sample.bytes[purpose_of(zo_json_key(value))] += bytes;
     }
-    if (!(sample.us >= 0.0) ||
+    if (!(sample.us >= 0.0 && sample.us <= US_MAX) ||
         (tier->sample_count > 0 &&
          tier->samples[tier->sample_count - 1].us > sample.us)) {
         return ZO_FAIL(ZO_E_CORRUPT,
