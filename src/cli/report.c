@@ -42,17 +42,24 @@ static enum zo_status check_old(const char *path)
     return ZO_OK;
 }
 
+static void put_count(struct zo_page *page, size_t count, const char *what)
+{
+    if (count > 0) {
+        zo_page_put(page, "%zu %s%s; ", count, what, count == 1 ? "" : "s");
+    }
+}
+
 static enum zo_status write_page(FILE *file, const struct zo_report_data *data)
 {
     struct zo_page page = {.file = file};
 
     zo_page_begin(&page, TITLE);
+    zo_page_put(&page, "<p>Made of ");
+    put_count(&page, data->run_count, "run");
+    put_count(&page, data->trace_count, "trace");
+    put_count(&page, data->bench_count, "benchmark");
     zo_page_put(&page,
-                "<p>%zu run%s, %zu trace%s, %zu benchmark%s. Every figure has "
-                "its numbers in a table below it.</p>\n",
-                data->run_count, data->run_count == 1 ? "" : "s",
-                data->trace_count, data->trace_count == 1 ? "" : "s",
-                data->bench_count, data->bench_count == 1 ? "" : "s");
+                "every figure has its numbers in a table below it.</p>\n");
     zo_report_steps(&page, data);
     ZO_TRY(zo_report_runs(&page, data));
     ZO_TRY(zo_report_benches(&page, data));

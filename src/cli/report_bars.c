@@ -238,6 +238,16 @@ static void put_heads(struct zo_page *page, const struct panel *panels)
                 TIME_LEFT, TOP - 14.0);
 }
 
+static bool has_marks(const struct group *group, const struct panel *panels)
+{
+    for (size_t r = 0; r < group->count; r++) {
+        if (or_zero(zo_report_number(group->rows[r], panels[GPU].mark)) > 0.0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void put_group(struct zo_page *page, const char *suite,
                       const struct group *group)
 {
@@ -273,8 +283,10 @@ static void put_group(struct zo_page *page, const char *suite,
     }
     (void)put_keys(page, group, panels, bottom + 4.0, true);
     (void)strncat(title,
-                  ". Thick line: the states by the stage's formula. GPU, host "
-                  "and time have a scale each.",
+                  has_marks(group, panels)
+                      ? ". Thick line: the states by the stage's formula. GPU, "
+                        "host and time have a scale each."
+                      : ". GPU, host and time have a scale each.",
                   sizeof(title) - strlen(title) - 1);
     zo_page_figure_end(page, title);
 }

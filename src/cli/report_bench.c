@@ -95,18 +95,17 @@ static void put_value(struct zo_page *page, const char *key,
     }
 }
 
-static void put_rows(struct zo_page *page, const struct zo_report_bench *bench,
-                     const char *const *columns)
+static void put_cells(struct zo_page *page, const struct zo_json *row,
+                      const char *const *columns)
 {
-    for (size_t r = 0; r < bench->row_count && r < ROWS_MAX; r++) {
-        const struct zo_json *root = zo_json_root(bench->rows[r].doc);
-
-        zo_page_put(page, "<tr>");
-        for (size_t c = 0; columns[c] != NULL; c++) {
-            put_value(page, columns[c], zo_json_get(root, columns[c]));
-        }
-        zo_page_put(page, "</tr>\n");
+    for (size_t c = 0; columns[c] != NULL; c++) {
+        put_value(page, columns[c], zo_json_get(row, columns[c]));
     }
+    zo_page_put(page, "</tr>\n");
+}
+
+static void end_table(struct zo_page *page, const struct zo_report_bench *bench)
+{
     zo_page_table_end(page);
     if (bench->row_count > ROWS_MAX) {
         zo_page_put(page, "<p>%zu more lines are in the file.</p>\n",
@@ -120,46 +119,52 @@ static void put_table(struct zo_page *page, const struct zo_report_bench *bench)
 
     find_columns(bench, columns);
     zo_page_table_begin(page, bench->name, columns);
-    put_rows(page, bench, columns);
+    for (size_t r = 0; r < bench->row_count && r < ROWS_MAX; r++) {
+        zo_page_put(page, "<tr>");
+        put_cells(page, zo_json_root(bench->rows[r].doc), columns);
+    }
+    end_table(page, bench);
+}
+
+/* What a configuration is, and what it is for. */
+static void put_name(struct zo_page *page, const struct zo_json *row)
+{
+    const char *label = zo_report_string(row, "label");
+    const char *note = zo_report_string(row, "note");
+
+    zo_page_put(page, "<tr><th scope=\"row\">");
+    zo_page_text(page, label != NULL ? label : "?", 100);
+    if (note != NULL && note[0] != '\0') {
+        zo_page_put(page, "<br/><small>");
+        zo_page_text(page, note, 200);
+        zo_page_put(page, "</small>");
+    }
+    zo_page_put(page, "</th>");
 }
 
 /* Rows of stages, frontier and sweep. */
 static void put_known_table(struct zo_page *page,
                             const struct zo_report_bench *bench)
 {
-    static const char *const keys[] = {"label",
-                                       "state",
-                                       "layers",
-                                       "devices",
-                                       "gpu_bytes",
-                                       "formula_bytes",
-                                       "host_bytes",
-                                       "step_seconds_median",
-                                       "predicted_seconds",
-                                       "tokens_per_second",
-                                       "exposed_seconds",
-                                       "h2d_bytes",
-                                       "d2h_bytes",
-                                       "note",
-                                       NULL};
-    static const char *const heads[] = {"configuration",
-                                        "",
-                                        "layers",
-                                        "devices",
-                                        "GPU",
-                                        "states by formula",
-                                        "host",
-                                        "step time",
-                                        "predicted",
-                                        "tokens/s",
-                                        "no GPU computes",
-                                        "to the GPU",
-                                        "to the host",
-                                        "what for",
-                                        NULL};
+    /* clang-format off */
+    static const char *const keys[] = {
+        "state", "layers", "gpu_bytes", "formula_bytes", "host_bytes",
+        "step_seconds_median", "predicted_seconds", "tokens_per_second",
+        "exposed_seconds", "h2d_bytes", "d2h_bytes", NULL};
+    static const char *const heads[] = {
+        "configuration", "", "layers", "GPU", "states by formula", "host",
+        "step time", "predicted", "tokens/s", "no GPU computes", "to the GPU",
+        "to the host", NULL};
+    /* clang-format on */
 
     zo_page_table_begin(page, bench->name, heads);
-    put_rows(page, bench, keys);
+    for (size_t r = 0; r < bench->row_count && r < ROWS_MAX; r++) {
+        const struct zo_json *row = zo_json_root(bench->rows[r].doc);
+
+        put_name(page, row);
+        put_cells(page, row, keys);
+    }
+    end_table(page, bench);
 }
 
 /* ---- the frontier -------------------------------------------------------- */
