@@ -148,8 +148,9 @@ static int find_lane(const struct zo_report_trace *trace,
 static enum zo_report_kind kind_of(const char *category, const char *name)
 {
     if (strcmp(category, "h2d") == 0 || strcmp(category, "d2h") == 0 ||
-        strcmp(category, "nvme") == 0) {
-        return ZO_REPORT_COPY;
+        strcmp(category, "nvme") == 0 ||
+        strncmp(name, "weights ", strlen("weights ")) == 0) {
+        return ZO_REPORT_COPY; /* the weights of other devices, too */
     }
     if (strstr(name, "AdamW") != NULL) {
         return ZO_REPORT_UPDATE;
