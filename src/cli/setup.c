@@ -172,7 +172,6 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
     } missing[] = {
         {ZO_OPTION_RESUME, "saves no training state, only the model"},
         {ZO_OPTION_RESUME_FROM, "saves no training state, only the model"},
-        {ZO_OPTION_WATCH, "has no live view"},
         {ZO_OPTION_NVME, "does not spill to NVMe"},
     };
     size_t count = 0;
