@@ -111,6 +111,11 @@ helps() {
     test "$(grep -c '^  +[ 0-9]* %  ' out)" -eq 3 &&
     grep -q 'zero_offload.fill true\|accumulation' out
 }
+alike() {
+  chatglm 0 --bf16 --profile 4090 --num-devices 4 &&
+    grep -q '^  GPU 0 to GPU 3, each: .* of 23.50 GiB$' out &&
+    test "$(grep -c '^    context of the device' out)" -eq 1
+}
 layers() {
   chatglm 0 --bf16 --profile 4090 --layers 4 --num-devices 1 &&
     grep -q '^plan: 1348524032 parameters in 6 units' out
@@ -142,6 +147,7 @@ case_ 'budgets hold for every row' budget
 case_ 'lines say what they are made of' factors
 case_ 'what the step waits for is all of it' waits
 case_ 'three changes that would help' helps
+case_ 'devices that hold the same are told once' alike
 case_ 'fewer layers' layers
 case_ 'the order of rows is of the seed that is given' seeds
 echo "1..$number"

@@ -216,16 +216,58 @@ static void print_host(FILE *file, const struct zo_setup *setup,
     print_host_rest(file, setup, trainer);
 }
 
+static bool is_alike(const struct zo_setup *setup,
+                     const struct zo_trainer *trainer, int left, int right)
+{
+    const struct zo_program *program = &zo_trainer_build(trainer)->program;
+    struct zo_plan_arena a, b;
+
+    zo_plan_arena(program, ZO_TIER_GPU, left, &a);
+    zo_plan_arena(program, ZO_TIER_GPU, right, &b);
+    return a.total_bytes == b.total_bytes &&
+           memcmp(a.purposes, b.purposes, sizeof(a.purposes)) == 0 &&
+           zo_trainer_own_bytes(trainer, left) ==
+               zo_trainer_own_bytes(trainer, right) &&
+           zo_trainer_context_bytes(trainer, left) ==
+               zo_trainer_context_bytes(trainer, right) &&
+           zo_devices_comm_bytes(&setup->devices.machine, left) ==
+               zo_devices_comm_bytes(&setup->devices.machine, right);
+}
+
+/* Devices that hold the same are told once. */
+static void print_devices(FILE *file, const struct zo_setup *setup,
+                          const struct zo_trainer *trainer)
+{
+    const struct zo_build *build = zo_trainer_build(trainer);
+    const int count = setup->devices.machine.device_count;
+    char first[64], last[64], name[160];
+    struct zo_plan_arena arena;
+    int end;
+
+    for (int d = 0; d < count; d = end) {
+        const struct own own = own_of(setup, trainer, d);
+
+        for (end = d + 1; end < count && is_alike(setup, trainer, d, end);) {
+            end++;
+        }
+        (void)device_name(setup, d, first, sizeof(first));
+        (void)device_name(setup, end - 1, last, sizeof(last));
+        (void)snprintf(name, sizeof(name), "%s%s%s%s", first,
+                       end - d > 1 ? " to " : "", end - d > 1 ? last : "",
+                       end - d > 1 ? ", each" : "");
+        zo_plan_arena(&build->program, ZO_TIER_GPU, d, &arena);
+        print_arena(file, name, build, &arena, &own, setup->gpu_memory_bytes);
+    }
+}
+
 void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer)
 {
     const struct zo_build *build = zo_trainer_build(trainer);
     const struct zo_machine *machine = &setup->devices.machine;
-    char first[64], name[64];
+    char first[64];
     const struct zo_cli_place place =
         place_of(setup, trainer, device_name(setup, 0, first, sizeof(first)));
-    struct zo_plan_arena arena;
-    struct own own;
 
     (void)fprintf(file,
                   "plan: %" PRId64 " parameters in %d units, %s, %d device%s, "
@@ -237,12 +279,7 @@ void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
                   kept_text(build->options.placement.keep));
     zo_cli_print_place(file, &place);
     zo_cli_print_rings(file, &place);
-    for (int d = 0; d < machine->device_count; d++) {
-        zo_plan_arena(&build->program, ZO_TIER_GPU, d, &arena);
-        own = own_of(setup, trainer, d);
-        print_arena(file, device_name(setup, d, name, sizeof(name)), build,
-                    &arena, &own, setup->gpu_memory_bytes);
-    }
+    print_devices(file, setup, trainer);
     print_host(file, setup, trainer);
 }
 
