@@ -120,8 +120,7 @@ static int lines_of(const char *text)
     return count;
 }
 
-/* ---- what the kernel refuses ----------------------------------------------
- */
+/* ---- what the kernel refuses ---- */
 
 static void test_ring_refused(void)
 {
@@ -215,8 +214,7 @@ static void test_queue_full(void)
     }
 }
 
-/* ---- what the disk does ---------------------------------------------------
- */
+/* ---- what the disk does ---- */
 
 static void test_short(void)
 {
@@ -357,8 +355,7 @@ static void test_disk_vanishes(void)
     }
 }
 
-/* ---- what is damaged ------------------------------------------------------
- */
+/* ---- what is damaged ---- */
 
 static void test_bad_read(void)
 {

@@ -67,8 +67,7 @@ static bool is_there(const char *directory, const char *name)
     return lstat(path_in(directory, name), &info) == 0;
 }
 
-/* ---- what is there --------------------------------------------------------
- */
+/* ---- what is there ---- */
 
 static void test_nameless(void)
 {
@@ -115,8 +114,7 @@ static void test_two_stores(void)
     zo_pages_free(memory, MIB);
 }
 
-/* ---- what stands in the way -----------------------------------------------
- */
+/* ---- what stands in the way ---- */
 
 static void test_no_directory(void)
 {
@@ -250,8 +248,7 @@ static void test_file_limit(void)
     TAP_CHECK(strstr(zo_err_last()->text, "ulimit -f") != NULL);
 }
 
-/* ---- what others left -----------------------------------------------------
- */
+/* ---- what others left ---- */
 
 static void own_name(char *name, size_t bytes, unsigned user, const char *end)
 {
@@ -327,8 +324,7 @@ static void test_leftover_of_another(void)
     TAP_CHECK(stays);
 }
 
-/* ---- failures of memory ---------------------------------------------------
- */
+/* ---- failures of memory ---- */
 
 static void test_no_memory(void)
 {
