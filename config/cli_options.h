@@ -30,7 +30,8 @@ enum zo_command {
     ZO_COMMAND_INIT = 1 << 4,
     ZO_COMMAND_GENERATE = 1 << 5,
     ZO_COMMAND_BENCH = 1 << 6,
-    ZO_COMMAND_DOCTOR = 1 << 7
+    ZO_COMMAND_DOCTOR = 1 << 7,
+    ZO_COMMAND_REPORT = 1 << 9
 };
 
 enum zo_option_id {
@@ -155,6 +156,10 @@ struct zo_options {
     int64_t rows;        /* inspect, eval: at most so many; 0: all */
     enum zo_dtype dtype; /* init: of the written weights [bf16] */
     const char *write;   /* plan: DeepSpeed JSON; doctor: the profile */
+
+    /* Of report. */
+    const char **files; /* owned list of the words that are no options */
+    size_t file_count;
 
     /* Of doctor. */
     const char *folder; /* whose disk is measured; NULL: the current one */

@@ -30,6 +30,20 @@ libzo_a_SOURCES += \
 	src/cli/print_plan.c \
 	src/cli/print_time.c \
 	src/cli/print_time.h \
+	src/cli/report.c \
+	src/cli/report_bars.c \
+	src/cli/report_bench.c \
+	src/cli/report_chart.c \
+	src/cli/report_data.h \
+	src/cli/report_figures.h \
+	src/cli/report_page.c \
+	src/cli/report_page.h \
+	src/cli/report_read.c \
+	src/cli/report_runs.c \
+	src/cli/report_scale.c \
+	src/cli/report_scale.h \
+	src/cli/report_step.c \
+	src/cli/report_trace.c \
 	src/cli/setup.c \
 	src/cli/setup.h \
 	src/cli/signals.c \
@@ -41,11 +55,13 @@ check_PROGRAMS += \
 	tests/test_doctor \
 	tests/test_print \
 	tests/test_print_place \
+	tests/test_report \
 	tests/test_signals
 
 dist_check_SCRIPTS += \
 	tests/bench_nvme.sh \
 	tests/main_job.sh \
 	tests/doctor.sh \
+	tests/looking.sh \
 	tests/plan_time.sh \
 	tests/test_cli.sh
