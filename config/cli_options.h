@@ -120,6 +120,8 @@ struct zo_options {
     uint64_t host_memory_bytes;  /* budget; 0: default */
     char *nvme_path;             /* owned; NULL: no NVMe from here */
     uint64_t nvme_bytes;         /* budget; 0: what is free */
+    int64_t nvme_depth;          /* bench nvme [32] */
+    uint64_t nvme_block_bytes;   /* bench nvme [1 MiB] */
     int64_t threads;             /* 0: one a core */
     int simd; /* AdamW on the host; as kernels/host_passes.h's zo_simd */
     uint64_t copy_bytes_per_second; /* of the bus, at most; 0: no limit */

@@ -12,6 +12,7 @@
 #include "src/base/jsonl.h"
 #include "src/base/memory.h"
 #include "src/base/text.h"
+#include "src/cli/bench.h"
 #include "src/cli/cli.h"
 #include "src/cli/print_time.h"
 #include "src/cli/setup.h"
@@ -322,8 +323,11 @@ enum zo_status zo_cli_bench(struct zo_cli *cli,
     struct step_bench *bench = NULL;
     enum zo_status status;
 
+    if (cli->topic != NULL && strcmp(cli->topic, "nvme") == 0) {
+        return zo_cli_bench_nvme(cli, options);
+    }
     if (cli->topic == NULL || strcmp(cli->topic, "step") != 0) {
-        return ZO_FAIL(ZO_E_USAGE, "bench: want one of: step");
+        return ZO_FAIL(ZO_E_USAGE, "bench: want one of: step, nvme");
     }
     ZO_TRY(zo_alloc(1, sizeof(*bench), "the measurements", &bench));
     bench->cli = cli;

@@ -1,6 +1,8 @@
 # Sources and tests of this folder.
 libzo_a_SOURCES += \
 	src/cli/bench.c \
+	src/cli/bench.h \
+	src/cli/bench_nvme.c \
 	src/cli/cli.h \
 	src/cli/commands.c \
 	src/cli/doctor.c \
@@ -57,6 +59,7 @@ check_PROGRAMS += \
 	tests/test_signals
 
 dist_check_SCRIPTS += \
+	tests/bench_nvme.sh \
 	tests/main_job.sh \
 	tests/doctor.sh \
 	tests/looking.sh \
