@@ -34,6 +34,8 @@ libzo_a_SOURCES += \
 	offload/nvme_hash.c \
 	offload/nvme_internal.h \
 	offload/nvme_pool.c \
+	offload/nvme_ranges.c \
+	offload/nvme_ranges.h \
 	offload/schedule.c \
 	offload/schedule.h \
 	offload/stream.c \
@@ -67,6 +69,7 @@ check_PROGRAMS += \
 	tests/test_nvme \
 	tests/test_nvme_faults \
 	tests/test_nvme_file \
+	tests/test_nvme_ranges \
 	tests/test_order \
 	tests/test_poison \
 	tests/test_schedule_fuzz \

@@ -24,8 +24,7 @@
 #define PROOF_BYTES  ((uint64_t)64 << 20)
 #define PROOF_PIECES 8
 
-/* ---- notes ----------------------------------------------------------------
- */
+/* ---- notes ---- */
 
 void zo_nvme_note(struct zo_nvme *nvme, const char *format, ...)
 {
@@ -43,11 +42,11 @@ void zo_nvme_note(struct zo_nvme *nvme, const char *format, ...)
 
 const char *zo_nvme_notes(const struct zo_nvme *nvme)
 {
+    nvme->ops->settle(nvme->backend);
     return nvme->notes;
 }
 
-/* ---- pieces ---------------------------------------------------------------
- */
+/* ---- pieces ---- */
 
 static void push(struct zo_nvme_queue *queue, struct zo_nvme_entry *entry)
 {
@@ -263,8 +262,7 @@ void zo_nvme_finish(struct zo_nvme *nvme, struct zo_nvme_piece *piece)
     }
 }
 
-/* ---- faults ---------------------------------------------------------------
- */
+/* ---- faults ---- */
 
 struct zo_nvme_io zo_nvme_io_begin(struct zo_nvme *nvme, bool writes,
                                    char *memory, size_t bytes)
@@ -307,8 +305,7 @@ int zo_nvme_io_end(struct zo_nvme *nvme, const struct zo_nvme_io *io,
     return result;
 }
 
-/* ---- requests -------------------------------------------------------------
- */
+/* ---- requests ---- */
 
 static enum zo_status check_request(const struct zo_nvme *nvme,
                                     const struct zo_nvme_request *request)
@@ -406,6 +403,7 @@ void zo_nvme_counters(const struct zo_nvme *nvme,
 
 struct zo_nvme_shape zo_nvme_shape(const struct zo_nvme *nvme)
 {
+    nvme->ops->settle(nvme->backend);
     return (struct zo_nvme_shape){
         .how = nvme->how,
         .bytes = nvme->bytes,
@@ -415,8 +413,7 @@ struct zo_nvme_shape zo_nvme_shape(const struct zo_nvme *nvme)
     };
 }
 
-/* ---- the proof ------------------------------------------------------------
- */
+/* ---- the proof ---- */
 
 struct proof {
     struct zo_nvme *nvme;
@@ -525,8 +522,7 @@ static enum zo_status prove(struct zo_nvme *nvme)
     return status;
 }
 
-/* ---- open and close -------------------------------------------------------
- */
+/* ---- open and close ---- */
 
 static enum zo_status settle(struct zo_nvme *nvme,
                              const struct zo_nvme_options *options)

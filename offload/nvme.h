@@ -101,9 +101,10 @@ void zo_nvme_close(struct zo_nvme *nvme);
 
 /*
  * Memory that requests will use: registered with the kernel where it can be,
- * else a note says why not.  Waits for what is under way.  May be called
- * several times (each time registers all of it anew), for memory that stays
- * until close; requests may use other memory too.
+ * else a note says why not.  Waits for what is under way.  May be called any
+ * number of times, for memory that overlaps and stays until close; the kernel
+ * is asked once, at the next request, zo_nvme_notes() or zo_nvme_shape().
+ * Requests may use other memory too.
  *
  *   ZO_E_NOMEM    no memory for the records
  */
@@ -129,8 +130,8 @@ zo_nvme_submit(struct zo_nvme *nvme,
 /*
  * What was chosen and what it costs, a line each, the last without \n:
  * "NVMe: io_uring is refused ...; 8 threads read and write instead".  Empty
- * when all is as it should be.  Owned by the store; zo_nvme_register() may
- * add to it.
+ * when all is as it should be.  Owned by the store; memory that is registered
+ * afterwards may add to it.
  */
 const char *zo_nvme_notes(const struct zo_nvme *nvme);
 

@@ -48,9 +48,12 @@ struct zo_nvme_backend_ops {
     enum zo_status (*open)(struct zo_nvme *nvme, void **backend_out);
     /* There is something to take, or the store closes. */
     void (*wake)(void *backend);
-    /* Refused: a note, not a failure. */
+    /* With nothing under way.  May do it later; refused: a note, not a
+     * failure. */
     enum zo_status (*register_memory)(void *backend, char *memory,
                                       size_t bytes);
+    /* All memory is registered, or a note says why not. */
+    void (*settle)(void *backend);
     /* After the last piece is back: ends the threads. */
     void (*close)(void *backend);
 };

@@ -113,6 +113,11 @@ static void pool_wake(void *backend)
     (void)backend; /* the threads wait where the requests are */
 }
 
+static void pool_settle(void *backend)
+{
+    (void)backend;
+}
+
 static enum zo_status pool_register(void *backend, char *memory, size_t bytes)
 {
     (void)backend;
@@ -125,5 +130,6 @@ const struct zo_nvme_backend_ops zo_nvme_pool_ops = {
     .open = pool_open,
     .wake = pool_wake,
     .register_memory = pool_register,
+    .settle = pool_settle,
     .close = pool_close,
 };

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "offload/nvme_internal.h"
+#include "offload/nvme_ranges.h"
 #include "src/base/memory.h"
 #include "src/base/pool.h"
 #include "src/base/text.h"
@@ -56,13 +57,13 @@ struct uring {
     struct zo_nvme_piece *cutting; /* NULL: none */
     int in_kernel;                 /* blocks */
 
-    struct iovec *registered;
-    size_t registered_count, registered_capacity;
-    uint64_t asked_bytes; /* in all */
+    struct iovec *registered; /* of the ring's thread */
+    size_t registered_count;
     pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t answered;
-    bool asks;   /* for memory to be registered */
-    int refusal; /* errno of it */
+    pthread_cond_t has_registered;
+    struct zo_nvme_ranges ranges; /* to be registered, all of them */
+    struct iovec *pieces;         /* room for them */
+    bool is_stale;                /* what is registered is not they */
 
     pthread_mutex_t finish_lock; /* of what follows */
     pthread_cond_t has_moved;
@@ -74,8 +75,7 @@ struct uring {
     pthread_t finishers[FINISHERS_MAX], thread;
 };
 
-/* ---- registered memory ----------------------------------------------------
- */
+/* ---- registered memory ---- */
 
 static int registered_index(const struct uring *uring, const char *memory,
                             size_t bytes)
@@ -93,50 +93,112 @@ static int registered_index(const struct uring *uring, const char *memory,
     return -1;
 }
 
-/* In the ring's thread.  The whole list anew: the kernel adds to none. */
-static void answer(struct uring *uring)
-{
-    const struct zo_nvme_faults *faults = uring->nvme->faults;
-    int error;
-
-    (void)pthread_mutex_lock(&uring->lock);
-    (void)io_uring_unregister_buffers(&uring->ring);
-    if (faults != NULL && faults->register_errno != 0) {
-        error = -faults->register_errno;
-    } else {
-        error = io_uring_register_buffers(&uring->ring, uring->registered,
-                                          (unsigned)uring->registered_count);
-    }
-    if (error < 0) {
-        uring->registered_count = 0;
-    }
-    uring->refusal = error < 0 ? -error : 0;
-    uring->asks = false;
-    (void)pthread_cond_broadcast(&uring->answered);
-    (void)pthread_mutex_unlock(&uring->lock);
-}
-
-static void note_refusal(struct uring *uring)
+static void note_refusal(struct zo_nvme *nvme, int error, uint64_t bytes)
 {
     struct rlimit limit;
     char want[32], have[32];
 
-    uring->nvme->how = ZO_NVME_UNREGISTERED;
-    if (uring->refusal == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
+    if (error == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
         limit.rlim_cur != RLIM_INFINITY) {
-        zo_nvme_note(uring->nvme,
+        zo_nvme_note(nvme,
                      "NVMe: io_uring may not keep %s of memory registered "
                      "(ENOMEM): the limit of locked memory is %s; each "
                      "transfer pins its own, which is slower; raise it with "
                      "ulimit -l",
-                     zo_text_gib(want, sizeof(want), uring->asked_bytes),
+                     zo_text_gib(want, sizeof(want), bytes),
                      zo_text_gib(have, sizeof(have), limit.rlim_cur));
         return;
     }
-    zo_nvme_note(uring->nvme,
+    zo_nvme_note(nvme,
                  "NVMe: io_uring may not keep memory registered (%s): each "
                  "transfer pins its own, which is slower",
-                 strerror(uring->refusal));
+                 strerror(error));
+}
+
+static int register_pieces(struct uring *uring)
+{
+    const struct zo_nvme_faults *faults = uring->nvme->faults;
+    size_t count = 0;
+
+    for (size_t i = 0; i < uring->ranges.count; i++) {
+        const struct zo_nvme_range *range = &uring->ranges.items[i];
+
+        for (size_t at = 0; at < range->bytes; at += REGISTER_BYTES) {
+            const size_t rest = range->bytes - at;
+
+            uring->pieces[count++] = (struct iovec){
+                .iov_base = range->memory + at,
+                .iov_len = rest < REGISTER_BYTES ? rest : REGISTER_BYTES,
+            };
+        }
+    }
+    (void)io_uring_unregister_buffers(&uring->ring);
+    if (faults != NULL && faults->register_errno != 0) {
+        return -faults->register_errno;
+    }
+    uring->registered = uring->pieces;
+    uring->registered_count = count;
+    return io_uring_register_buffers(&uring->ring, uring->pieces,
+                                     (unsigned)count);
+}
+
+/* In the ring's thread, with nothing under way.  The whole list anew: the
+ * kernel adds to none. */
+static void renew_registration(struct uring *uring)
+{
+    int error;
+
+    (void)pthread_mutex_lock(&uring->lock);
+    error = register_pieces(uring);
+    if (error < 0) {
+        uring->registered_count = 0;
+        uring->nvme->how = ZO_NVME_UNREGISTERED;
+        note_refusal(uring->nvme, -error, zo_nvme_ranges_bytes(&uring->ranges));
+    }
+    uring->is_stale = false;
+    (void)pthread_cond_broadcast(&uring->has_registered);
+    (void)pthread_mutex_unlock(&uring->lock);
+}
+
+static bool is_stale(struct uring *uring)
+{
+    bool stale;
+
+    (void)pthread_mutex_lock(&uring->lock);
+    stale = uring->is_stale;
+    (void)pthread_mutex_unlock(&uring->lock);
+    return stale;
+}
+
+/* Only kept in mind: many calls are one registration, at the next request or
+ * when somebody wants to know how it went. */
+static enum zo_status keep_in_mind(struct uring *uring, char *memory,
+                                   size_t bytes)
+{
+    const size_t pieces =
+        zo_nvme_ranges_pieces(&uring->ranges, REGISTER_BYTES) +
+        (bytes + REGISTER_BYTES - 1) / REGISTER_BYTES;
+
+    /* The room first: what is in mind always has it. */
+    ZO_TRY(zo_realloc(&uring->pieces, pieces, sizeof(uring->pieces[0]),
+                      "the registered memory of the NVMe store"));
+    ZO_TRY(zo_nvme_ranges_add(&uring->ranges, memory, bytes));
+    uring->registered = uring->pieces; /* it may have moved */
+    uring->is_stale = true;
+    return ZO_OK;
+}
+
+static enum zo_status uring_register(void *backend, char *memory, size_t bytes)
+{
+    struct uring *uring = backend;
+    enum zo_status status = ZO_OK;
+
+    (void)pthread_mutex_lock(&uring->lock);
+    if (uring->nvme->how == ZO_NVME_URING) {
+        status = keep_in_mind(uring, memory, bytes);
+    }
+    (void)pthread_mutex_unlock(&uring->lock);
+    return status;
 }
 
 static void uring_wake(void *backend)
@@ -150,46 +212,21 @@ static void uring_wake(void *backend)
     } while (written < 0 && errno == EINTR);
 }
 
-static enum zo_status uring_register(void *backend, char *memory, size_t bytes)
+static void uring_settle(void *backend)
 {
     struct uring *uring = backend;
 
-    if (uring->nvme->how == ZO_NVME_UNREGISTERED) {
-        return ZO_OK;
-    }
     (void)pthread_mutex_lock(&uring->lock);
-    for (size_t at = 0; at < bytes; at += REGISTER_BYTES) {
-        const size_t rest = bytes - at;
-        const enum zo_status status =
-            zo_grow(&uring->registered, uring->registered_count,
-                    &uring->registered_capacity, sizeof(uring->registered[0]),
-                    "the registered memory of the NVMe store");
-
-        if (status != ZO_OK) {
-            (void)pthread_mutex_unlock(&uring->lock);
-            return status;
-        }
-        uring->registered[uring->registered_count++] = (struct iovec){
-            .iov_base = memory + at,
-            .iov_len = rest < REGISTER_BYTES ? rest : REGISTER_BYTES,
-        };
+    if (uring->is_stale) {
+        uring_wake(uring);
     }
-    uring->asked_bytes += bytes;
-    uring->asks = true;
-    uring->refusal = 0;
-    uring_wake(uring);
-    while (uring->asks) {
-        (void)pthread_cond_wait(&uring->answered, &uring->lock);
-    }
-    if (uring->refusal != 0) {
-        note_refusal(uring);
+    while (uring->is_stale) {
+        (void)pthread_cond_wait(&uring->has_registered, &uring->lock);
     }
     (void)pthread_mutex_unlock(&uring->lock);
-    return ZO_OK;
 }
 
-/* ---- blocks ---------------------------------------------------------------
- */
+/* ---- blocks ---- */
 
 static struct io_uring_sqe *place(struct uring *uring)
 {
@@ -350,8 +387,7 @@ static void reap(struct uring *uring)
     }
 }
 
-/* ---- pieces that have been moved ------------------------------------------
- */
+/* ---- pieces that have been moved ---- */
 
 static void append(struct record **list, struct record *records)
 {
@@ -437,8 +473,7 @@ static enum zo_status start_finishers(struct uring *uring)
     return ZO_OK;
 }
 
-/* ---- the ring's thread ----------------------------------------------------
- */
+/* ---- the ring's thread ---- */
 
 static void poll_event(struct uring *uring)
 {
@@ -472,16 +507,6 @@ static void enter(struct uring *uring)
     }
 }
 
-static bool is_asked(struct uring *uring)
-{
-    bool asks;
-
-    (void)pthread_mutex_lock(&uring->lock);
-    asks = uring->asks;
-    (void)pthread_mutex_unlock(&uring->lock);
-    return asks;
-}
-
 static bool is_over(struct uring *uring)
 {
     bool closes;
@@ -497,11 +522,13 @@ static void *work(void *argument)
     struct uring *uring = argument;
 
     while (!is_over(uring)) {
-        if (is_asked(uring)) {
-            answer(uring); /* who asks has waited for what was under way */
-        }
         exchange(uring);
-        fill(uring);
+        if (!is_stale(uring)) {
+            fill(uring);
+        } else if (uring->in_kernel == 0) {
+            renew_registration(uring);
+            fill(uring);
+        }
         poll_event(uring);
         enter(uring);
         reap(uring);
@@ -509,8 +536,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* ---- open and close -------------------------------------------------------
- */
+/* ---- open and close ---- */
 
 static enum zo_status make_records(struct uring *uring)
 {
@@ -539,9 +565,10 @@ static void free_uring(struct uring *uring)
     }
     (void)pthread_cond_destroy(&uring->has_moved);
     (void)pthread_mutex_destroy(&uring->finish_lock);
-    (void)pthread_cond_destroy(&uring->answered);
+    (void)pthread_cond_destroy(&uring->has_registered);
     (void)pthread_mutex_destroy(&uring->lock);
-    zo_free(uring->registered);
+    zo_nvme_ranges_fini(&uring->ranges);
+    zo_free(uring->pieces);
     zo_free(uring->records);
     zo_free(uring->slots);
     zo_free(uring);
@@ -599,7 +626,7 @@ static enum zo_status uring_open(struct zo_nvme *nvme, void **backend_out)
     uring->nvme = nvme;
     uring->full_times = nvme->faults != NULL ? nvme->faults->full_times : 0;
     (void)pthread_mutex_init(&uring->lock, NULL);
-    (void)pthread_cond_init(&uring->answered, NULL);
+    (void)pthread_cond_init(&uring->has_registered, NULL);
     (void)pthread_mutex_init(&uring->finish_lock, NULL);
     (void)pthread_cond_init(&uring->has_moved, NULL);
     uring->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -640,5 +667,6 @@ const struct zo_nvme_backend_ops zo_nvme_uring_ops = {
     .open = uring_open,
     .wake = uring_wake,
     .register_memory = uring_register,
+    .settle = uring_settle,
     .close = uring_close,
 };

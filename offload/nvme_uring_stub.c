@@ -15,6 +15,11 @@ static void uring_wake(void *backend)
     (void)backend;
 }
 
+static void uring_settle(void *backend)
+{
+    (void)backend;
+}
+
 static enum zo_status uring_register(void *backend, char *memory, size_t bytes)
 {
     (void)backend;
@@ -32,5 +37,6 @@ const struct zo_nvme_backend_ops zo_nvme_uring_ops = {
     .open = uring_open,
     .wake = uring_wake,
     .register_memory = uring_register,
+    .settle = uring_settle,
     .close = uring_close,
 };

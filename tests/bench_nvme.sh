@@ -84,9 +84,10 @@ no_json() {
     grep -q 'is skipped: what fio says is no JSON' err
 }
 json() {
-  run good --json && test "$(wc -l <out)" -eq 1 &&
-    grep -q '^{"format":1,"suite":"nvme","directory":"disk"' out &&
-    grep -q '"mixed":{"burst_bytes_per_second":.*"fio_bytes_per_second":125' out
+  run good --json && test "$(wc -l <out)" -eq 3 &&
+    test "$(grep -c '^{"format":1,"suite":"nvme","transfer":"' out)" -eq 3 &&
+    grep -q '"transfer":"mixed".*,"fio_bytes_per_second":125000' out &&
+    run none --json && grep -q '"fio_bytes_per_second":null}$' out
 }
 bad_block() {
   run none --block-size 5000
@@ -107,7 +108,7 @@ case_ 'with fio its rate and the share of it stand beside' present
 case_ 'fio is asked for the same blocks, depth and mix' same
 case_ 'a fio that fails is said' fails
 case_ 'a fio that says nonsense is said' no_json
-case_ '--json is a line of JSON' json
+case_ '--json is a line of JSON for each kind' json
 case_ 'a block that no disk takes is wrong usage' bad_block
 case_ 'a folder that is missing is said' no_folder
 if fio --version >/dev/null 2>&1; then

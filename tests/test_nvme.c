@@ -26,8 +26,7 @@ static struct zo_nvme *open_store(const struct zo_nvme_options *options)
     return nvme;
 }
 
-/* ---- bytes ----------------------------------------------------------------
- */
+/* ---- bytes ---- */
 
 static bool keeps_bytes(const char *directory, enum zo_nvme_how how)
 {
@@ -94,8 +93,7 @@ static void test_memory_refused(void)
     zo_nvme_close(nvme);
 }
 
-/* ---- random requests against a plain buffer -------------------------------
- */
+/* ---- random requests against a plain buffer ---- */
 
 #define SUBMITTERS     3
 #define REGIONS        6 /* of each submitter */
@@ -218,7 +216,8 @@ static bool open_submitter(struct submitter *submitter, struct zo_nvme *nvme,
     return true;
 }
 
-/* Random requests of several threads; one's memory is registered. */
+/* Random requests of several threads; one's memory is registered, another's
+ * in part. */
 static bool survives(const struct zo_nvme_options *options)
 {
     struct zo_nvme *nvme = open_store(options);
@@ -232,8 +231,16 @@ static bool survives(const struct zo_nvme_options *options)
     if (!holds) {
         return false;
     }
-    holds = zo_nvme_register(nvme, submitters[0].memory,
-                             REGIONS * REGION_BYTES) == ZO_OK;
+    /* Pieces that touch, and one that overlaps. */
+    for (size_t at = 0; at < REGIONS * REGION_BYTES; at += REGION_BYTES) {
+        holds = holds && zo_nvme_register(nvme, submitters[0].memory + at,
+                                          REGION_BYTES) == ZO_OK;
+    }
+    holds = holds &&
+            zo_nvme_register(nvme, submitters[0].memory + REGION_BYTES / 2,
+                             REGION_BYTES) == ZO_OK &&
+            zo_nvme_register(nvme, submitters[1].memory + ZO_NVME_ALIGN,
+                             REGION_BYTES / 2) == ZO_OK;
     for (int i = 0; i < SUBMITTERS; i++) {
         (void)pthread_create(&threads[i], NULL, submit_many, &submitters[i]);
     }
@@ -276,8 +283,7 @@ static void test_random_requests(void)
     }
 }
 
-/* ---- requests -------------------------------------------------------------
- */
+/* ---- requests ---- */
 
 static void test_bad_requests(void)
 {

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "offload/nvme.h"
@@ -120,8 +122,7 @@ static int lines_of(const char *text)
     return count;
 }
 
-/* ---- what the kernel refuses ----------------------------------------------
- */
+/* ---- what the kernel refuses ---- */
 
 static void test_ring_refused(void)
 {
@@ -180,6 +181,56 @@ static void test_registration_refused(void)
     }
 }
 
+/* In a child, as a user whom the limit of locked memory holds. */
+static void meet_limit(const char *directory)
+{
+    const struct rlimit limit = {MIB, MIB};
+    const struct zo_nvme_options options = {.directory = directory,
+                                            .bytes = 4 * MIB,
+                                            .how = ZO_NVME_URING,
+                                            .depth = 4,
+                                            .allows_memory = true};
+    struct zo_nvme *nvme = NULL;
+    char *memory = NULL;
+    bool holds;
+
+    holds = setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && setuid(65534) == 0 &&
+            zo_nvme_open(&options, &nvme) == ZO_OK &&
+            zo_pages_alloc(4 * MIB, "test", &memory) == ZO_OK;
+    if (!holds) {
+        _exit(1);
+    }
+    nvme_help_fill(memory, 4 * MIB, 1);
+    holds = zo_nvme_register(nvme, memory, 4 * MIB) == ZO_OK &&
+            zo_nvme_shape(nvme).how == ZO_NVME_UNREGISTERED &&
+            strstr(zo_nvme_notes(nvme), "4.0 MiB") != NULL &&
+            strstr(zo_nvme_notes(nvme), "ulimit -l") != NULL &&
+            nvme_help_move(nvme, true, 0, memory, 4 * MIB) == ZO_OK &&
+            nvme_help_move(nvme, false, 0, memory, 4 * MIB) == ZO_OK;
+    zo_nvme_close(nvme);
+    _exit(holds ? 0 : 2);
+}
+
+static void test_locked_limit(void)
+{
+    const char *directory = nvme_help_memory();
+    int how = 0;
+    pid_t child;
+
+    if (geteuid() != 0 || directory == NULL || !has_ring()) {
+        tap_skip("wants root, /dev/shm and io_uring");
+        return;
+    }
+    TAP_CHECK_INT(chown(directory, 65534, 65534), 0);
+    child = fork();
+    if (child == 0) {
+        meet_limit(directory);
+    }
+    TAP_CHECK(child > 0 && waitpid(child, &how, 0) == child);
+    TAP_CHECK_INT(chown(directory, 0, 0), 0);
+    TAP_CHECK_INT(WIFEXITED(how) ? WEXITSTATUS(how) : -1, 0);
+}
+
 static void test_direct_refused(void)
 {
     const struct zo_nvme_faults faults[] = {{.refuses_direct = true},
@@ -215,8 +266,7 @@ static void test_queue_full(void)
     }
 }
 
-/* ---- what the disk does ---------------------------------------------------
- */
+/* ---- what the disk does ---- */
 
 static void test_short(void)
 {
@@ -357,8 +407,7 @@ static void test_disk_vanishes(void)
     }
 }
 
-/* ---- what is damaged ------------------------------------------------------
- */
+/* ---- what is damaged ---- */
 
 static void test_bad_read(void)
 {
@@ -455,6 +504,8 @@ int main(void)
         {"a refused ring is a note, and threads do it", test_ring_refused},
         {"refused registration is a note, and the ring goes on",
          test_registration_refused},
+        {"the limit of locked memory is a note with its cure",
+         test_locked_limit},
         {"refused O_DIRECT is a note, and the page cache does it",
          test_direct_refused},
         {"a full ring makes requests wait", test_queue_full},

@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "offload/nvme.h"
@@ -67,8 +68,7 @@ static bool is_there(const char *directory, const char *name)
     return lstat(path_in(directory, name), &info) == 0;
 }
 
-/* ---- what is there --------------------------------------------------------
- */
+/* ---- what is there ---- */
 
 static void test_nameless(void)
 {
@@ -115,8 +115,7 @@ static void test_two_stores(void)
     zo_pages_free(memory, MIB);
 }
 
-/* ---- what stands in the way -----------------------------------------------
- */
+/* ---- what stands in the way ---- */
 
 static void test_no_directory(void)
 {
@@ -250,8 +249,44 @@ static void test_file_limit(void)
     TAP_CHECK(strstr(zo_err_last()->text, "ulimit -f") != NULL);
 }
 
-/* ---- what others left -----------------------------------------------------
- */
+/* ---- what is left ---- */
+
+/* In the child: a store with something under way, and the end. */
+static void die_with_store(const struct zo_nvme_options *options)
+{
+    struct zo_nvme *nvme = NULL;
+    struct nvme_wait wait;
+    char *memory = NULL;
+
+    nvme_wait_init(&wait);
+    if (zo_nvme_open(options, &nvme) == ZO_OK &&
+        zo_pages_alloc(4 * MIB, "test", &memory) == ZO_OK) {
+        memset(memory, 1, 4 * MIB);
+        if (nvme_help_start(nvme, &wait, true, 0, memory, 4 * MIB) == ZO_OK) {
+            (void)raise(SIGKILL);
+        }
+    }
+    _exit(1);
+}
+
+static void test_killed(void)
+{
+    const struct zo_nvme_faults *faults[] = {NULL, &named};
+
+    for (size_t i = 0; i < TAP_COUNT(faults); i++) {
+        const struct zo_nvme_options options =
+            options_of(nvme_help_disk(), faults[i]);
+        const pid_t child = fork();
+        int how = 0;
+
+        if (child == 0) {
+            die_with_store(&options);
+        }
+        TAP_CHECK(child > 0 && waitpid(child, &how, 0) == child);
+        TAP_CHECK(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+        TAP_CHECK_INT(names_in(options.directory), 0);
+    }
+}
 
 static void own_name(char *name, size_t bytes, unsigned user, const char *end)
 {
@@ -327,8 +362,7 @@ static void test_leftover_of_another(void)
     TAP_CHECK(stays);
 }
 
-/* ---- failures of memory ---------------------------------------------------
- */
+/* ---- failures of memory ---- */
 
 static void test_no_memory(void)
 {
@@ -367,6 +401,7 @@ int main(void)
         {"what has no room is refused with what is free", test_no_space},
         {"a reservation may fail, or be unknown", test_no_reservation},
         {"the limit of file size is an error, not a signal", test_file_limit},
+        {"a run that is killed leaves nothing", test_killed},
         {"what a killed run left is removed, and nothing else", test_leftovers},
         {"what another user left stays", test_leftover_of_another},
         {"without memory open fails and leaves nothing", test_no_memory},

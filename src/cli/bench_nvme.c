@@ -135,6 +135,7 @@ static void print_table(const struct nvme_bench *bench)
                   ZO_BENCH_NVME_READS, ZO_BENCH_NVME_WRITES);
 }
 
+/* A line for each kind. */
 static enum zo_status print_json(const struct nvme_bench *bench)
 {
     struct zo_jsonl json;
@@ -142,19 +143,19 @@ static enum zo_status print_json(const struct nvme_bench *bench)
 
     zo_jsonl_init_file(&json, bench->cli->out, "standard output", buffer,
                        sizeof(buffer));
-    zo_jsonl_begin(&json);
-    zo_jsonl_int(&json, "format", 1);
-    zo_jsonl_text(&json, "suite", "nvme");
-    zo_jsonl_text(&json, "directory", bench->directory);
-    zo_jsonl_uint(&json, "file_bytes", bench->shape.bytes);
-    zo_jsonl_text(&json, "how", how_text(bench->shape.how));
-    zo_jsonl_bool(&json, "direct", bench->shape.is_direct);
-    zo_jsonl_int(&json, "depth", bench->shape.depth);
-    zo_jsonl_uint(&json, "block_bytes", bench->shape.block_bytes);
     for (int kind = 0; kind < ZO_BENCH_NVME_KINDS; kind++) {
         const struct zo_bench_nvme_rate *rate = &bench->rates[kind];
 
-        zo_jsonl_object_begin(&json, kind_names[kind]);
+        zo_jsonl_begin(&json);
+        zo_jsonl_int(&json, "format", 1);
+        zo_jsonl_text(&json, "suite", "nvme");
+        zo_jsonl_text(&json, "transfer", kind_names[kind]);
+        zo_jsonl_text(&json, "directory", bench->directory);
+        zo_jsonl_uint(&json, "file_bytes", bench->shape.bytes);
+        zo_jsonl_text(&json, "how", how_text(bench->shape.how));
+        zo_jsonl_bool(&json, "direct", bench->shape.is_direct);
+        zo_jsonl_int(&json, "depth", bench->shape.depth);
+        zo_jsonl_uint(&json, "block_bytes", bench->shape.block_bytes);
         zo_jsonl_real(&json, "burst_bytes_per_second", rate->burst);
         zo_jsonl_real(&json, "sustained_bytes_per_second", rate->sustained);
         zo_jsonl_real(&json, "bytes_per_second", rate->whole);
@@ -164,9 +165,9 @@ static enum zo_status print_json(const struct nvme_bench *bench)
         } else {
             zo_jsonl_null(&json, "fio_bytes_per_second");
         }
-        zo_jsonl_object_end(&json);
+        ZO_TRY(zo_jsonl_end(&json));
     }
-    return zo_jsonl_end(&json);
+    return ZO_OK;
 }
 
 enum zo_status zo_cli_bench_nvme(struct zo_cli *cli,
