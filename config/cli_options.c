@@ -20,10 +20,11 @@
 #define GENERATE  ZO_COMMAND_GENERATE
 #define BENCH     ZO_COMMAND_BENCH
 #define DOCTOR    ZO_COMMAND_DOCTOR
+#define EXPORT    ZO_COMMAND_EXPORT
 #define COMPUTE   (TRAIN | EVAL | PLAN | GENERATE | BENCH)
 #define BUDGET    (TRAIN | EVAL | PLAN | BENCH)
 #define ROWS      (TRAIN | EVAL | PLAN | INSPECT)
-#define ALL       (TRAIN | EVAL | PLAN | INSPECT | INIT | GENERATE | BENCH)
+#define ALL       (TRAIN | EVAL | PLAN | INSPECT | INIT | GENERATE | BENCH | EXPORT)
 #define AT(field) .offset = offsetof(struct zo_options, field)
 
 static const struct zo_option table[] = {
@@ -36,7 +37,7 @@ static const struct zo_option table[] = {
 #undef ZO_OPTION
 };
 
-_Static_assert(ZO_OPTION_COUNT <= 128, "zo_options.given has 128 bits");
+_Static_assert(ZO_OPTION_COUNT <= 192, "zo_options.given has 192 bits");
 
 /* A reading under way. */
 struct reader {
@@ -73,6 +74,8 @@ const char *zo_command_name(enum zo_command command)
         return "bench";
     case ZO_COMMAND_DOCTOR:
         return "doctor";
+    case ZO_COMMAND_EXPORT:
+        return "export";
     }
     return "";
 }

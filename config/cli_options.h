@@ -30,7 +30,8 @@ enum zo_command {
     ZO_COMMAND_INIT = 1 << 4,
     ZO_COMMAND_GENERATE = 1 << 5,
     ZO_COMMAND_BENCH = 1 << 6,
-    ZO_COMMAND_DOCTOR = 1 << 7
+    ZO_COMMAND_DOCTOR = 1 << 7,
+    ZO_COMMAND_EXPORT = 1 << 8
 };
 
 enum zo_option_id {
@@ -63,7 +64,7 @@ enum zo_hf_schedule {
  */
 struct zo_options {
     enum zo_command command;
-    uint64_t given[2]; /* a bit an option; use zo_option_given() */
+    uint64_t given[3]; /* a bit an option; use zo_option_given() */
 
     /* What to work on. */
     const char *model; /* directory, config.json, or preset name */
@@ -151,8 +152,12 @@ struct zo_options {
     /* Of inspect, init and plan. */
     const char *text;    /* inspect: text to encode */
     int64_t rows;        /* inspect, eval: at most so many; 0: all */
-    enum zo_dtype dtype; /* init: of the written weights [bf16] */
+    enum zo_dtype dtype; /* init, export: of the written weights [bf16] */
     const char *write;   /* plan: DeepSpeed JSON; doctor: the profile */
+
+    /* Of export. */
+    int layout;               /* as enum zo_export_layout [chatglm] */
+    uint64_t max_shard_bytes; /* of a file of weights [10 GB] */
 
     /* Of doctor. */
     const char *folder; /* whose disk is measured; NULL: the current one */

@@ -38,9 +38,12 @@ libzo_a_SOURCES += \
 	src/base/normals_base.c \
 	src/base/normals_body.h \
 	src/base/random.c \
-	src/base/random.h
+	src/base/random.h \
+	src/base/sha256.c \
+	src/base/sha256.h
 
 check_PROGRAMS += \
 	tests/test_clock \
 	tests/test_jsonl \
-	tests/test_random
+	tests/test_random \
+	tests/test_sha256

@@ -14,6 +14,8 @@ static const struct zo_cli_command commands[] = {
      "what of this machine works, how fast, and the cures", zo_cli_doctor},
     {"inspect", ZO_COMMAND_INSPECT,
      "what is in a model or a data file, as training sees it", zo_cli_inspect},
+    {"export", ZO_COMMAND_EXPORT,
+     "a model directory for other programs to load", zo_cli_export},
     {"init", ZO_COMMAND_INIT, "a model of random weights, from a config.json",
      zo_cli_init},
 };

@@ -11,6 +11,7 @@ libzo_a_SOURCES += \
 	src/cli/doctor_print.c \
 	src/cli/doctor_profile.c \
 	src/cli/eval.c \
+	src/cli/export.c \
 	src/cli/generate.c \
 	src/cli/init.c \
 	src/cli/inputs.c \
