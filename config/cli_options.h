@@ -142,10 +142,17 @@ struct zo_options {
     bool json;           /* machine-readable output */
     bool help;           /* --help: nothing else was checked */
 
-    /* Of generate. */
-    const char *prompt;     /* what is asked */
-    bool raw;               /* the prompt as it is, without a chat template */
-    int64_t max_new_tokens; /* of the answer [256] */
+    /* Of generate, and of eval with --generate. */
+    bool generate;        /* eval: also answers */
+    const char **prompts; /* owned list: what is asked */
+    size_t prompt_count;
+    const char *prompt_file; /* lines to ask */
+    const char *history;     /* JSON file of earlier rounds */
+    bool raw;                /* the prompt as it is, without a chat template */
+    int64_t max_new_tokens;  /* of the answer [256] */
+    bool do_sample;
+    double temperature, top_p; /* [0.95 0.7] */
+    int rope_precision;        /* as run_config.h's zo_rope_precision */
 
     const char *profile; /* plan, train: rates of a machine; NULL: this one */
 

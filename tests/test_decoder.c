@@ -174,6 +174,12 @@ static void test_budget(void)
     options.gpu_memory_bytes = 1000;
     TAP_CHECK_INT(zo_decoder_open(&options, &decoder), ZO_E_FIT);
     TAP_CHECK(strstr(zo_err_last()->text, "--gpu-memory") != NULL);
+    options = decoder_options(&machine, ZO_BF16);
+    options.host_memory_bytes = 1000;
+    TAP_CHECK_INT(zo_decoder_open(&options, &decoder), ZO_E_FIT);
+    options.host_memory_bytes = (uint64_t)1 << 30;
+    TAP_CHECK_INT(zo_decoder_open(&options, &decoder), ZO_OK);
+    zo_decoder_close(decoder);
     machine_close(&machine);
 }
 

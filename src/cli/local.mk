@@ -1,5 +1,7 @@
 # Sources and tests of this folder.
 libzo_a_SOURCES += \
+	src/cli/answers.c \
+	src/cli/answers.h \
 	src/cli/bench.c \
 	src/cli/cli.h \
 	src/cli/commands.c \
@@ -21,6 +23,8 @@ libzo_a_SOURCES += \
 	src/cli/inspect_model.c \
 	src/cli/machine.c \
 	src/cli/plan.c \
+	src/cli/predict.c \
+	src/cli/predict.h \
 	src/cli/print.c \
 	src/cli/print_hints.c \
 	src/cli/print_hints.h \
@@ -29,6 +33,8 @@ libzo_a_SOURCES += \
 	src/cli/print_plan.c \
 	src/cli/print_time.c \
 	src/cli/print_time.h \
+	src/cli/prompts.c \
+	src/cli/prompts.h \
 	src/cli/setup.c \
 	src/cli/setup.h \
 	src/cli/signals.c \

@@ -86,7 +86,11 @@ uint64_t zo_decoder_gpu_bytes(const struct zo_decoder *decoder)
 
 uint64_t zo_decoder_host_bytes(const struct zo_decoder *decoder)
 {
-    return decoder->build.program.arena_bytes[ZO_TIER_CPU][0];
+    const struct zo_program *program = &decoder->build.program;
+    const bool is_host = decoder->machine.device_ops == &zo_device_host;
+
+    return program->arena_bytes[ZO_TIER_CPU][0] +
+           (is_host ? program->arena_bytes[ZO_TIER_GPU][0] : 0);
 }
 
 int zo_decoder_host_units(const struct zo_decoder *decoder)
@@ -121,6 +125,20 @@ static enum zo_status open_build(struct zo_decoder *decoder)
         zo_text_gib(have, sizeof(have), options->gpu_memory_bytes));
 }
 
+static enum zo_status check_host(const struct zo_decoder *decoder)
+{
+    const uint64_t budget = decoder->options.host_memory_bytes;
+    char want[16], have[16];
+
+    if (budget == 0 || zo_decoder_host_bytes(decoder) <= budget) {
+        return ZO_OK;
+    }
+    return ZO_FAIL(
+        ZO_E_FIT, "answering takes %s of host memory, and the budget is %s",
+        zo_text_gib(want, sizeof(want), zo_decoder_host_bytes(decoder)),
+        zo_text_gib(have, sizeof(have), budget));
+}
+
 static enum zo_status open_all(struct zo_decoder *decoder)
 {
     const struct zo_decoder_options *options = &decoder->options;
@@ -133,6 +151,7 @@ static enum zo_status open_all(struct zo_decoder *decoder)
     decoder->layout =
         zo_glm_batch_layout(options->prompt_tokens_max, 1, options->labels_max);
     ZO_TRY(open_build(decoder));
+    ZO_TRY(check_host(decoder));
     if (decoder->host_units > 0) {
         ZO_TRY(zo_alloc((size_t)options->model->vocab_size,
                         sizeof(decoder->row_of_id[0]), "the rows of tokens",
