@@ -41,6 +41,13 @@ ssize_t write(int fd, const void *data, size_t size_bytes)
     return fails_now(ENOSPC) ? -1 : syscall(SYS_write, fd, data, size_bytes);
 }
 
+ssize_t pwrite(int fd, const void *data, size_t size_bytes, off_t offset)
+{
+    return fails_now(ENOSPC)
+               ? -1
+               : syscall(SYS_pwrite64, fd, data, size_bytes, offset);
+}
+
 int fsync(int fd)
 {
     struct stat info;

@@ -30,6 +30,8 @@ check_PROGRAMS += tests/test_pool
 libzo_a_SOURCES += \
 	src/base/clock.c \
 	src/base/clock.h \
+	src/base/hash.c \
+	src/base/hash.h \
 	src/base/jsonl.c \
 	src/base/jsonl.h \
 	src/base/normals.h \

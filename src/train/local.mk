@@ -33,6 +33,7 @@ libzo_a_SOURCES += \
 	src/train/trainer.h \
 	src/train/trainer_internal.h \
 	src/train/trainer_plan.c \
+	src/train/trainer_state.c \
 	src/train/weights.c \
 	src/train/weights.h
 
@@ -74,6 +75,7 @@ check_PROGRAMS += \
 	tests/test_trace \
 	tests/test_trainer \
 	tests/test_offload_bits \
+	tests/test_resume \
 	tests/test_stages \
 	tests/test_trainer_bits \
 	tests/test_trainer_faults \
@@ -88,6 +90,7 @@ tests_test_trace_SOURCES = tests/test_trace.c $(tiny_run)
 tests_test_trainer_SOURCES = tests/test_trainer.c $(tiny_run)
 tests_test_stages_SOURCES = tests/test_stages.c $(tiny_run)
 tests_test_offload_bits_SOURCES = tests/test_offload_bits.c $(tiny_run)
+tests_test_resume_SOURCES = tests/test_resume.c $(tiny_run)
 tests_test_trainer_bits_SOURCES = tests/test_trainer_bits.c $(tiny_run)
 tests_test_trainer_faults_SOURCES = tests/test_trainer_faults.c $(tiny_run)
 tests_test_trainer_lists_SOURCES = tests/test_trainer_lists.c $(tiny_run)
