@@ -131,7 +131,8 @@ static void put_glm_rotary(struct writer *w,
     put_number(w, "rope_theta", config->rope_base);
     if (config->rope_position_divisor != 1.0) {
         put(w, "  \"rope_scaling\": {\n");
-        put_number(w, "  factor", config->rope_position_divisor);
+        put(w, "  ");
+        put_number(w, "factor", config->rope_position_divisor);
         put(w, "    \"rope_type\": \"linear\"\n  },\n");
     }
 }

@@ -13,6 +13,7 @@
 #include "src/checkpoint/disk_file.h"
 #include "src/checkpoint/model_dir.h"
 #include "src/checkpoint/model_dir_writer.h"
+#include "src/checkpoint/state_reader.h"
 #include "src/cli/cli.h"
 #include "src/cli/inputs.h"
 #include "src/model/export_layout.h"
@@ -61,7 +62,8 @@ static enum zo_status check_names(struct job *job)
     return status;
 }
 
-/* Where the parameters are, and whether inv_freq is among them. */
+/* Where the parameters are, and whether inv_freq is among them (a state has
+ * only what is trained, and may stem from official files). */
 static enum zo_status find_sources(struct job *job, bool *has_inv_freq)
 {
     const struct zo_parameters *parameters = &job->parameters;
@@ -74,7 +76,7 @@ static enum zo_status find_sources(struct job *job, bool *has_inv_freq)
         if (!zo_model_dir_find(job->dir, parameters->items[i].name,
                                &job->sources[i])) {
             ZO_ASSERT(i == parameters->trained_count);
-            *has_inv_freq = false;
+            *has_inv_freq = zo_state_is_one(job->options->model);
         }
     }
     return ZO_OK;
@@ -167,10 +169,10 @@ static enum zo_status note_angles(struct job *job)
     return zo_note_add(
         &job->cli->notes, ZO_NOTE_WARN,
         "the official code of this family computes rotary angles in the "
-        "model's number type, which in bf16 are wrong by up to 2 already "
-        "at position 200; load the export as fp32 (.float()), or write it "
-        "with --dtype fp16 or --layout glm; eval --rope-precision model "
-        "shows the loss with such angles");
+        "model's number type; in bf16 their sines and cosines are wrong by "
+        "0.5 at position 190 and by 1.6 at 510; have that code load the "
+        "export in fp32 (.float()), or use --layout glm; eval "
+        "--rope-precision model shows the loss with such angles");
 }
 
 static enum zo_status hash_file(const char *path,
@@ -250,6 +252,10 @@ static enum zo_status choose_dtype(struct job *job)
 {
     if (zo_option_given(job->options, ZO_OPTION_EXPORT_DTYPE)) {
         job->dtype = job->options->dtype;
+        return ZO_OK;
+    }
+    if (zo_state_is_one(job->options->model)) {
+        job->dtype = job->config.dtype; /* its numbers are masters */
         return ZO_OK;
     }
     return zo_model_dir_dtype(job->dir, &job->dtype)

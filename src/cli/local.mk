@@ -49,7 +49,14 @@ check_PROGRAMS += \
 	tests/test_signals
 
 dist_check_SCRIPTS += \
+	tests/answers.sh \
 	tests/main_job.sh \
 	tests/doctor.sh \
+	tests/parity.sh \
 	tests/plan_time.sh \
 	tests/test_cli.sh
+
+# What this build computes, for tests/parity.sh.
+EXTRA_PROGRAMS += tests/print_logits
+tests_print_logits_SOURCES = tests/print_logits.c
+EXTRA_DIST += tests/parity.py
