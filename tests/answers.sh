@@ -224,5 +224,31 @@ case_ 'the official flag and lengths do the same' official_flag
 case_ 'rows without a prompt are named' no_question
 case_ '--rope-precision model shows the official angles' official_angles
 
+# ---- inspect ----
+checksums() {
+  hash=$(sha256sum <model/model.safetensors | cut -d ' ' -f 1)
+  exits 0 inspect --model model --checksums &&
+    prints "sha256 $hash  model.safetensors" && prints 'tokenizer: ' &&
+    mkdir -p cache/blobs cache/model &&
+    cp model/model.safetensors "cache/blobs/$hash" &&
+    cp model/config.json model/tokenizer.model cache/model &&
+    ln -s "../blobs/$hash" cache/model/model.safetensors &&
+    exits 0 inspect --model cache/model --checksums --json &&
+    prints "{\"file\":\"model.safetensors\",\"sha256\":\"$hash\",\"verified\":true}" &&
+    size=$(wc -c <model/model.safetensors) &&
+    printf x | dd of="cache/blobs/$hash" bs=1 seek=$((size - 9)) conv=notrunc \
+      2>/dev/null && exits 4 inspect --model cache/model --checksums &&
+    says "but the cache names it $hash"
+}
+no_tokenizer() {
+  rm cache/model/tokenizer.model && exits 0 inspect --model cache/model &&
+    says 'warning: no tokenizer' && exits 0 inspect --model model &&
+    prints 'chat template: rounds' &&
+    exits 0 inspect --model model --model-family chatglm3 &&
+    prints 'chat template: roles'
+}
+case_ 'inspect --checksums compares with the cache of Hugging Face' checksums
+case_ 'inspect tells the tokenizer and its chat template' no_tokenizer
+
 echo "1..$number"
 exit $((failures > 0))

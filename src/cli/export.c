@@ -8,17 +8,15 @@
 #include <string.h>
 
 #include "src/base/memory.h"
-#include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/checkpoint/disk_file.h"
+#include "src/checkpoint/file_hash.h"
 #include "src/checkpoint/model_dir.h"
 #include "src/checkpoint/model_dir_writer.h"
 #include "src/checkpoint/state_reader.h"
 #include "src/cli/cli.h"
 #include "src/cli/inputs.h"
 #include "src/model/export_layout.h"
-
-#define HASH_PIECE_BYTES 65536
 
 struct job {
     struct zo_cli *cli;
@@ -175,30 +173,6 @@ static enum zo_status note_angles(struct job *job)
         "--rope-precision model shows the loss with such angles");
 }
 
-static enum zo_status hash_file(const char *path,
-                                char text[ZO_SHA256_TEXT_BYTES])
-{
-    struct zo_disk_file file;
-    struct zo_sha256 hash;
-    char piece[HASH_PIECE_BYTES];
-    enum zo_status status = ZO_OK;
-
-    ZO_TRY(zo_disk_open(path, &file));
-    zo_sha256_init(&hash);
-    for (uint64_t at = 0; at < file.size_bytes; at += sizeof(piece)) {
-        const uint64_t rest = file.size_bytes - at;
-        const size_t now = rest < sizeof(piece) ? (size_t)rest : sizeof(piece);
-
-        ZO_TRY_GOTO(close_file, zo_disk_read(&file, at, piece, now));
-        zo_sha256_add(&hash, piece, now);
-    }
-    zo_sha256_end(&hash, text);
-
-close_file:
-    zo_disk_close(&file);
-    return status;
-}
-
 /* Code came along that nobody here has read: which, exactly. */
 static enum zo_status list_code(struct job *job)
 {
@@ -210,7 +184,7 @@ static enum zo_status list_code(struct job *job)
         char *path = NULL;
 
         ZO_TRY(zo_disk_join(job->options->output, written->py_files[i], &path));
-        status = hash_file(path, hash);
+        status = zo_file_hash(path, hash);
         zo_free(path);
         ZO_TRY(status);
         zo_text_escape(name, sizeof(name), written->py_files[i],

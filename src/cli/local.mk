@@ -20,6 +20,7 @@ libzo_a_SOURCES += \
 	src/cli/inputs.h \
 	src/cli/inspect.c \
 	src/cli/inspect.h \
+	src/cli/inspect_files.c \
 	src/cli/inspect_model.c \
 	src/cli/machine.c \
 	src/cli/plan.c \
