@@ -38,6 +38,7 @@ static const struct zo_state_run run_500 = {
     .optimizer_steps = 498,
     .tokens_total = 123456789,
     .best_loss = 0.1,
+    .scales = 1,
     .loss_scale = 0x1p-3,
     .scaler_iteration = 500,
     .last_overflow = -1,
@@ -49,7 +50,6 @@ static const struct zo_state_run run_500 = {
     .step_rows = 12,
     .data_fingerprint = 0xfedcba9876543210u,
     .model_fingerprint = 1,
-    .metrics_bytes = 4711,
 };
 
 static struct zo_pool *pool;    /* of 2 workers */

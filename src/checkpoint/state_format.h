@@ -61,7 +61,6 @@ struct zo_state_run {
     int64_t shuffles; /* 0 or 1 */
     int64_t step_rows;
     uint64_t data_fingerprint, model_fingerprint;
-    int64_t metrics_bytes; /* of OUTPUT/metrics.jsonl up to the step */
 };
 
 /* A setting of the run that saved: a change of it is told on resume. */

@@ -53,7 +53,6 @@ static const struct field {
     FIELD(step_rows, COUNT),
     FIELD(data_fingerprint, HEX),
     FIELD(model_fingerprint, HEX),
-    FIELD(metrics_bytes, COUNT),
 #undef FIELD
 };
 

@@ -36,6 +36,9 @@ libzo_a_SOURCES += \
 	src/cli/print_time.h \
 	src/cli/prompts.c \
 	src/cli/prompts.h \
+	src/cli/saving.c \
+	src/cli/saving.h \
+	src/cli/saving_settings.c \
 	src/cli/setup.c \
 	src/cli/setup.h \
 	src/cli/signals.c \

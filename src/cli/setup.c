@@ -109,8 +109,6 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
         enum zo_option_id id;
         const char *why;
     } missing[] = {
-        {ZO_OPTION_RESUME, "saves no training state, only the model"},
-        {ZO_OPTION_RESUME_FROM, "saves no training state, only the model"},
         {ZO_OPTION_WATCH, "has no live view"},
         {ZO_OPTION_NVME, "does not spill to NVMe"},
         {ZO_OPTION_WRITE, "writes no DeepSpeed JSON"},
@@ -172,22 +170,6 @@ static enum zo_status note_collectives(const struct zo_setup *setup,
     return text[0] == '\0'
                ? ZO_OK
                : zo_note_add(notes, ZO_NOTE_INFO, "collectives: %s", text);
-}
-
-static enum zo_status note_saving(const struct zo_setup *setup,
-                                  struct zo_notes *notes)
-{
-    const struct zo_options *options = setup->options;
-
-    if (!zo_option_given(options, ZO_OPTION_SAVE_MINUTES) &&
-        !zo_option_given(options, ZO_OPTION_SAVE_STEPS) &&
-        !zo_option_given(options, ZO_OPTION_SAVE_TOTAL_LIMIT)) {
-        return ZO_OK;
-    }
-    return zo_note_add(notes, ZO_NOTE_WARN,
-                       "--save-minutes, --save-steps, --save-total-limit: this "
-                       "version saves no training state; it writes the model "
-                       "at the end, or when a signal stops it");
 }
 
 static enum zo_status note_stage(const struct zo_setup *setup,
@@ -422,7 +404,6 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(check_simd(setup));
     ZO_TRY(note_stage(setup, notes));
     ZO_TRY(note_collectives(setup, notes));
-    ZO_TRY(note_saving(setup, notes));
     ZO_TRY(note_wishes(setup, notes));
     ZO_TRY(open_rows(setup, notes));
     ZO_TRY(zo_run_config_finish(&setup->config, setup->total_steps, notes));
