@@ -224,6 +224,25 @@ case_ 'the official flag and lengths do the same' official_flag
 case_ 'rows without a prompt are named' no_question
 case_ '--rope-precision model shows the official angles' official_angles
 
+# ---- a training state is a model too ----
+state() {
+  exits 0 train --model half --data rows.jsonl --fp16 --max-steps 2 \
+    --output trained && exits 0 export --model trained/state-00000002 \
+    --output exported && prints 'as fp16' && diff -r exported trained/model &&
+    exits 0 export --model trained/state-00000002 --output glm32 --layout glm \
+      --dtype fp32 && prints '25 tensors as fp32'
+}
+state_answers() {
+  run eval --model trained/model --data rows.jsonl --fp16 && cp out a &&
+    exits 0 eval --model trained/state-00000002 --data rows.jsonl --fp16 &&
+    test "$(cut -d ' ' -f 1-2 out)" = "$(cut -d ' ' -f 1-2 a)" &&
+    exits 0 generate --model trained/model --fp16 --prompt ab && cp out a &&
+    exits 0 generate --model trained/state-00000002 --fp16 --prompt ab &&
+    cmp -s out a
+}
+case_ 'the export of a state is the model that training left' state
+case_ 'eval and generate take a state' state_answers
+
 # ---- inspect ----
 checksums() {
   hash=$(sha256sum <model/model.safetensors | cut -d ' ' -f 1)
