@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "src/base/memory.h"
 #include "src/base/random.h"
 #include "src/checkpoint/model_dir.h"
 #include "tests/model_fixtures.h"
@@ -183,6 +184,31 @@ static void test_budget(void)
     machine_close(&machine);
 }
 
+/* Each allocation fails in turn: none is missed, none leaks. */
+static void test_memory(void)
+{
+    struct machine machine;
+    struct zo_decoder_options options;
+    enum zo_status status = ZO_E_NOMEM;
+    uint64_t nth = 0;
+
+    TAP_CHECK_INT(machine_open(&machine, 0), ZO_OK);
+    options = decoder_options(&machine, ZO_F32);
+    options.host_units = 2;
+    while (status == ZO_E_NOMEM && nth < 5000) {
+        struct zo_decoder *decoder = NULL;
+
+        nth += nth < 60 ? 1 : 7;
+        zo_memory_fail_at(nth);
+        status = zo_decoder_open(&options, &decoder);
+        zo_memory_fail_at(0);
+        zo_decoder_close(decoder);
+    }
+    TAP_CHECK_INT(status, ZO_OK);
+    TAP_CHECK(nth > 60);
+    machine_close(&machine);
+}
+
 /* ---- answers ------------------------------------------------------------- */
 
 struct told {
@@ -273,6 +299,7 @@ static const struct tap_case cases[] = {
     {"weights on the host give the same bits", test_bits},
     {"so they do whatever is late", test_delays},
     {"a budget decides how many are there", test_budget},
+    {"a failed allocation is told", test_memory},
     {"an answer ends at a stop token, at its length, or when asked to",
      test_answers},
 };

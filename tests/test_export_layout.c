@@ -143,10 +143,26 @@ static void test_no_bias(void)
     zo_parameters_fini(&parameters);
 }
 
+static void test_memory(void)
+{
+    struct zo_parameters parameters;
+    struct zo_export_tensors tensors = {0};
+
+    TAP_CHECK_INT(zo_parameters_init(&parameters, &chatglm2_6b), ZO_OK);
+    zo_memory_fail_at(1);
+    TAP_CHECK_INT(zo_export_tensors_init(&tensors, ZO_LAYOUT_GLM, true,
+                                         &chatglm2_6b, &parameters),
+                  ZO_E_NOMEM);
+    zo_memory_fail_at(0);
+    TAP_CHECK(tensors.items == NULL && tensors.count == 0);
+    zo_parameters_fini(&parameters);
+}
+
 static const struct tap_case cases[] = {
     {"the official layout is the list of parameters", test_official},
     {"the glm layout splits query, key and value by rows", test_glm},
     {"and has no bias where the model has none", test_no_bias},
+    {"a failed allocation is told", test_memory},
 };
 
 int main(void)

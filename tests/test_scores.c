@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/base/memory.h"
 #include "tests/tap.h"
 
 static struct zo_scores score(const char *answer, const char *reference)
@@ -110,12 +111,30 @@ static void test_bad_bytes(void)
         is_near(score("\xff\xfe", "\xef\xbf\xbd\xc0"), score("aa", "aa")));
 }
 
+static void test_memory(void)
+{
+    enum zo_status status = ZO_E_NOMEM;
+    uint64_t nth = 0;
+
+    while (status == ZO_E_NOMEM && nth < 100) {
+        struct zo_scores scores = {0};
+
+        zo_memory_fail_at(++nth);
+        status = zo_scores_of("abcab", 5, "abd", 3, &scores);
+        TAP_CHECK(status == ZO_OK || scores.rouge_1 == 0.0);
+    }
+    zo_memory_fail_at(0);
+    TAP_CHECK_INT(status, ZO_OK);
+    TAP_CHECK(nth > 10);
+}
+
 static const struct tap_case cases[] = {
     {"the official scorer's figures, of characters", test_official},
     {"closed forms", test_closed_forms},
     {"an empty text scores nothing", test_nothing},
     {"white space at the ends is left out", test_strip},
     {"broken UTF-8 is scored, not refused", test_bad_bytes},
+    {"a failed allocation is told", test_memory},
 };
 
 int main(void)

@@ -129,10 +129,38 @@ static void test_words(void)
     zo_tokenizer_close(tokenizer);
 }
 
+static void test_memory(void)
+{
+    struct pieces pieces;
+    uint64_t nth = 0;
+    bool is_done = false;
+
+    while (!is_done && nth < 200) {
+        struct zo_tokenizer *tokenizer = help_toy_tokenizer(ZO_CHAT_ROUNDS);
+        struct zo_text_stream stream;
+        const char *text = NULL;
+        size_t text_bytes = 0;
+
+        zo_text_stream_init(&stream, tokenizer);
+        zo_memory_fail_at(++nth);
+        is_done = true;
+        for (int i = 0; is_done && i < 3; i++) {
+            is_done = zo_text_stream_add(&stream, BYTE_PIECE + 'a', &text,
+                                         &text_bytes) == ZO_OK;
+        }
+        zo_memory_fail_at(0);
+        zo_text_stream_fini(&stream);
+        zo_tokenizer_close(tokenizer);
+    }
+    TAP_CHECK(is_done && nth > 3);
+    TAP_CHECK(stream_bytes("ab", 2, &pieces));
+}
+
 static const struct tap_case cases[] = {
     {"a character of several tokens comes whole", test_characters},
     {"bytes that are no character come in the end", test_broken},
     {"words come as they are written", test_words},
+    {"a failed allocation is told", test_memory},
 };
 
 int main(void)
