@@ -240,8 +240,17 @@ state_answers() {
     exits 0 generate --model trained/state-00000002 --fp16 --prompt ab &&
     cmp -s out a
 }
+# A run that begins from a state leaves a model of the type that state's had.
+from_state() {
+  exits 0 train --model trained/state-00000002 --data rows.jsonl --fp16 \
+    --max-steps 1 --output further --save-only-model &&
+    grep -q '"float16"' further/model/config.json &&
+    test "$(wc -c <further/model/model.safetensors)" -eq \
+      "$(wc -c <trained/model/model.safetensors)"
+}
 case_ 'the export of a state is the model that training left' state
 case_ 'eval and generate take a state' state_answers
+case_ 'training begins from a state as from a model' from_state
 
 # ---- inspect ----
 checksums() {

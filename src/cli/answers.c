@@ -120,6 +120,7 @@ enum zo_status zo_cli_answers_open(const struct zo_cli_answers_options *options,
         .prompt_tokens_max = options->prompt_tokens_max,
         .tokens_max = options->tokens_max,
         .labels_max = 1,
+        .half_angles = options->half_angles,
         .host_memory_bytes = host_budget(wishes),
     };
     const struct zo_sampler_options sampler = {
@@ -134,8 +135,6 @@ enum zo_status zo_cli_answers_open(const struct zo_cli_answers_options *options,
 
     ZO_TRY(gpu_budget(wishes, &options->devices->machine,
                       &decoder.gpu_memory_bytes));
-    ZO_TRY(zo_cli_half_angles(wishes, options->model, options->dtype,
-                              &options->cli->notes, &decoder.half_angles));
     answers->stop_count = zo_answer_stops(options->tokenizer, answers->stops);
     ZO_TRY(zo_sampler_open(&sampler, &answers->sampler));
     ZO_TRY(zo_decoder_open(&decoder, &answers->decoder));

@@ -28,6 +28,7 @@ struct zo_cli_answers_options {
     const struct zo_devices *devices;     /* likewise; the first is used */
     const struct zo_tokenizer *tokenizer; /* borrowed for the call */
     enum zo_dtype dtype;
+    bool half_angles;                      /* see zo_cli_half_angles() */
     int64_t prompt_tokens_max, tokens_max; /* as the decoder's */
 };
 

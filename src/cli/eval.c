@@ -10,6 +10,8 @@
 #include "src/cli/predict.h"
 #include "src/cli/setup.h"
 
+#define TELL_EVERY_SECONDS 10.0
+
 /* What is known when all is done; predicted is NULL without --generate. */
 static void print_plain(struct zo_cli *cli,
                         const struct zo_eval_metrics *metrics,
@@ -82,21 +84,50 @@ static enum zo_status prepare(struct zo_cli *cli, struct zo_setup *setup)
     ZO_TRY(zo_setup_open(options, &cli->notes, setup));
     ZO_TRY(zo_cli_half_angles(options, &setup->model, setup->config.dtype,
                               &cli->notes, &half_angles));
-    if (half_angles) {
-        setup->config.rope_precision = ZO_ROPE_PRECISION_MODEL;
+    if (zo_option_given(options, ZO_OPTION_ROPE)) {
+        setup->config.rope_precision =
+            half_angles ? ZO_ROPE_PRECISION_MODEL : ZO_ROPE_PRECISION_FP32;
     }
     return options->generate ? zo_cli_predict_check(setup) : ZO_OK;
+}
+
+/* Who is told how far the loss has come. */
+struct listener {
+    FILE *file;
+    int64_t rows;
+    double told_seconds;
+};
+
+/* A zo_evaluated_fn: a line now and then. */
+static void tell(void *context, const struct zo_eval_metrics *so_far)
+{
+    struct listener *listener = context;
+
+    if (so_far->seconds - listener->told_seconds < TELL_EVERY_SECONDS) {
+        return;
+    }
+    listener->told_seconds = so_far->seconds;
+    (void)fprintf(listener->file,
+                  "evaluated %" PRId64 " of %" PRId64
+                  " rows, %.0f tokens/s, %.0f s left\n",
+                  so_far->rows, listener->rows,
+                  (double)so_far->tokens / so_far->seconds,
+                  so_far->seconds / (double)so_far->rows *
+                      (double)(listener->rows - so_far->rows));
 }
 
 static enum zo_status measure(struct zo_cli *cli, const struct zo_setup *setup,
                               struct zo_trainer **trainer,
                               struct zo_eval_metrics *metrics)
 {
+    struct listener listener = {.file = cli->err};
+
     ZO_TRY(zo_setup_trainer(setup, false, trainer));
     ZO_TRY(zo_trainer_start(*trainer));
     ZO_TRY(load(cli, setup, *trainer));
     zo_cli_print_notes(cli);
-    return zo_trainer_evaluate(*trainer, metrics);
+    listener.rows = zo_dataset_count(setup->eval_data);
+    return zo_trainer_evaluate_told(*trainer, tell, &listener, metrics);
 }
 
 static enum zo_status print_result(struct zo_cli *cli,

@@ -36,29 +36,29 @@ struct run {
 static enum zo_status open_model(struct run *run)
 {
     const struct zo_options *options = run->options;
-    const int64_t prompt = zo_cli_prompts_longest(&run->prompts);
     const struct zo_devices_options devices = {
         .backend = options->backend,
         .indices = options->device_count > 0 ? options->devices : NULL,
         .count = 1,
         .threads = (int)options->threads,
     };
+    struct zo_cli_answers_options answers = {
+        .cli = run->cli,
+        .options = options,
+        .model = &run->model,
+        .devices = &run->devices,
+        .tokenizer = run->tokenizer,
+        .dtype = options->bf16   ? ZO_BF16
+                 : options->fp16 ? ZO_F16
+                                 : ZO_F32,
+        .prompt_tokens_max = zo_cli_prompts_longest(&run->prompts),
+    };
 
+    answers.tokens_max = answers.prompt_tokens_max + options->max_new_tokens;
+    ZO_TRY(zo_cli_half_angles(options, &run->model, answers.dtype,
+                              &run->cli->notes, &answers.half_angles));
     ZO_TRY(zo_devices_open(&devices, &run->devices));
-    return zo_cli_answers_open(
-        &(struct zo_cli_answers_options){
-            .cli = run->cli,
-            .options = options,
-            .model = &run->model,
-            .devices = &run->devices,
-            .tokenizer = run->tokenizer,
-            .dtype = options->bf16   ? ZO_BF16
-                     : options->fp16 ? ZO_F16
-                                     : ZO_F32,
-            .prompt_tokens_max = prompt,
-            .tokens_max = prompt + options->max_new_tokens,
-        },
-        &run->answers);
+    return zo_cli_answers_open(&answers, &run->answers);
 }
 
 /* Text for a terminal: control characters are shown, and not obeyed. */

@@ -284,6 +284,7 @@ static enum zo_status predict(struct prediction *prediction)
         .devices = &setup->devices,
         .tokenizer = setup->tokenizer,
         .dtype = setup->config.dtype,
+        .half_angles = setup->config.rope_precision == ZO_ROPE_PRECISION_MODEL,
     };
 
     ZO_TRY(

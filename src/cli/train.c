@@ -11,6 +11,7 @@
 #include "src/base/clock.h"
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
+#include "src/checkpoint/state_reader.h"
 #include "src/cli/cli.h"
 #include "src/cli/print_time.h"
 #include "src/cli/saving.h"
@@ -91,6 +92,11 @@ static enum zo_status open_model(struct run *run)
     }
     ZO_TRY(
         zo_model_dir_open(setup->options->model, &run->cli->notes, &run->dir));
+    if (zo_state_is_one(setup->options->model)) { /* it holds masters */
+        run->source_dtype = setup->model.dtype;
+        run->has_inv_freq = true;
+        return ZO_OK;
+    }
     if (!zo_model_dir_dtype(run->dir, &run->source_dtype)) {
         return ZO_FAIL(ZO_E_CORRUPT,
                        "%s: holds no tensor in fp32, bf16 or fp16",

@@ -157,6 +157,15 @@ enum zo_status
 zo_trainer_evaluate(struct zo_trainer *trainer,
                     struct zo_eval_metrics *metrics_out) ZO_MUST_CHECK;
 
+/* The same, telling after each batch what rows, tokens and seconds it took so
+ * far. */
+typedef void (*zo_evaluated_fn)(void *context,
+                                const struct zo_eval_metrics *so_far);
+enum zo_status
+zo_trainer_evaluate_told(struct zo_trainer *trainer, zo_evaluated_fn tell,
+                         void *context,
+                         struct zo_eval_metrics *metrics_out) ZO_MUST_CHECK;
+
 /*
  * For tests: the gradient of a parameter in the last step, fp32, from the
  * first device.
