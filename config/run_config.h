@@ -121,7 +121,7 @@ struct zo_run_zero {
     int stage; /* 0 to 3 */
     struct zo_run_offload optimizer, param;
     int64_t sub_group_size;
-    int64_t reduce_bucket_size, allgather_bucket_size;
+    int64_t reduce_bucket_size;
     int64_t prefetch_bucket_size;
     int64_t param_persistence_threshold;
     int64_t max_live_parameters, max_reuse_distance;
@@ -129,7 +129,6 @@ struct zo_run_zero {
      * the default anyway. */
     bool asks_prefetch, asks_max_live, asks_reuse;
     bool overlap_comm;
-    bool round_robin_gradients;
 };
 
 struct zo_run_aio {

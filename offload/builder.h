@@ -159,6 +159,7 @@ struct zo_build_options {
     bool has_evaluation;
     bool evaluates_only;     /* weights and the evaluation list, nothing else */
     int64_t bucket_elems;    /* largest piece of an exchange; 0: a shard */
+    bool waits_for_comm;     /* backward goes on when an exchange is done */
     int64_t tokens_max;      /* of the longest micro batch, padded */
     int64_t labels_max;      /* of one micro batch */
     uint64_t boundary_bytes; /* (T, C) of the longest micro batch */

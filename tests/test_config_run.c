@@ -44,7 +44,6 @@ static void test_defaults(void)
     TAP_CHECK(load(&run, "{\"zero_optimization\": {\"stage\": 3}}", "") ==
               ZO_OK);
     TAP_CHECK_INT(run.config.zero.reduce_bucket_size, 500000000);
-    TAP_CHECK_INT(run.config.zero.allgather_bucket_size, 500000000);
     TAP_CHECK_INT(run.config.zero.prefetch_bucket_size, 50000000);
     TAP_CHECK_INT(run.config.zero.param_persistence_threshold, 100000);
     TAP_CHECK_INT(run.config.zero.max_live_parameters, 1000000000);

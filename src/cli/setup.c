@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "src/base/arith.h"
+#include "src/base/text.h"
 #include "src/base/memory.h"
 #include "src/base/system.h"
 #include "src/cli/inputs.h"
@@ -17,6 +18,8 @@
 #define BENCH_STEPS        13  /* of bench step, the first 3 to warm up */
 #define TOKEN_MULTIPLE     64
 #define GPU_RESERVE_BYTES  ((uint64_t)512 << 20)
+#define DISPLAY_BYTES      ((uint64_t)1 << 30)   /* more, for a desktop */
+#define UNEQUAL_BYTES      ((uint64_t)256 << 20) /* less is no difference */
 #define HOST_RESERVE_BYTES ((uint64_t)2 << 30)
 
 /* ---- budgets ------------------------------------------------------------- */
@@ -33,19 +36,63 @@ static uint64_t less(uint64_t bytes, uint64_t reserve)
 static enum zo_status free_bytes(const struct zo_machine *machine, int device,
                                  uint64_t *bytes_out)
 {
+    const struct zo_device_info *info =
+        machine->device_ops->info(machine->devices[device]);
     uint64_t bytes = 0;
 
     ZO_TRY(
         machine->device_ops->mem_free_bytes(machine->devices[device], &bytes));
-    bytes +=
-        machine->device_ops->info(machine->devices[device])->context_bytes +
-        machine->kernel_ops->own_device_bytes(machine->kernels[device]) +
-        zo_devices_comm_bytes(machine, device);
-    *bytes_out = less(bytes, GPU_RESERVE_BYTES);
+    bytes += info->context_bytes +
+             machine->kernel_ops->own_device_bytes(machine->kernels[device]) +
+             zo_devices_comm_bytes(machine, device);
+    *bytes_out = less(bytes, GPU_RESERVE_BYTES +
+                                 (info->has_display ? DISPLAY_BYTES : 0));
     return ZO_OK;
 }
 
-static enum zo_status set_budgets(struct zo_setup *setup)
+enum zo_status zo_setup_note_budgets(const char *const *names,
+                                     const uint64_t *bytes, int count,
+                                     struct zo_notes *notes)
+{
+    char least_text[32], most_text[32];
+    int least = 0, most = 0;
+
+    for (int d = 1; d < count; d++) {
+        least = bytes[d] < bytes[least] ? d : least;
+        most = bytes[d] > bytes[most] ? d : most;
+    }
+    return bytes[most] - bytes[least] <= UNEQUAL_BYTES
+               ? ZO_OK
+               : zo_note_add(
+                     notes, ZO_NOTE_WARN,
+                     "%s limits: %s of it can be used, and %s of %s; "
+                     "every device is given as much as that one",
+                     names[least],
+                     zo_text_gib(least_text, sizeof(least_text), bytes[least]),
+                     zo_text_gib(most_text, sizeof(most_text), bytes[most]),
+                     names[most]);
+}
+
+/* The budget of each device: what all of them have free. */
+static enum zo_status set_gpu_budget(struct zo_setup *setup,
+                                     struct zo_notes *notes)
+{
+    const struct zo_machine *machine = &setup->devices.machine;
+    const char *names[ZO_DEVICES_MAX];
+    uint64_t bytes[ZO_DEVICES_MAX];
+
+    for (int d = 0; d < machine->device_count; d++) {
+        names[d] = machine->device_ops->info(machine->devices[d])->name;
+        ZO_TRY(free_bytes(machine, d, &bytes[d]));
+        if (d == 0 || bytes[d] < setup->gpu_memory_bytes) {
+            setup->gpu_memory_bytes = bytes[d];
+        }
+    }
+    return zo_setup_note_budgets(names, bytes, machine->device_count, notes);
+}
+
+static enum zo_status set_budgets(struct zo_setup *setup,
+                                  struct zo_notes *notes)
 {
     const struct zo_options *options = setup->options;
     const struct zo_machine *machine = &setup->devices.machine;
@@ -60,18 +107,10 @@ static enum zo_status set_budgets(struct zo_setup *setup)
     if (setup->host_memory_bytes == 0 && host != ZO_SYSTEM_NO_LIMIT) {
         setup->host_memory_bytes = less(host, HOST_RESERVE_BYTES);
     }
-    if (setup->gpu_memory_bytes == 0 &&
-        machine->device_ops != &zo_device_host) {
-        for (int d = 0; d < machine->device_count; d++) {
-            uint64_t bytes = 0;
-
-            ZO_TRY(free_bytes(machine, d, &bytes));
-            if (d == 0 || bytes < setup->gpu_memory_bytes) {
-                setup->gpu_memory_bytes = bytes;
-            }
-        }
-    }
-    return ZO_OK;
+    return setup->gpu_memory_bytes == 0 &&
+                   machine->device_ops != &zo_device_host
+               ? set_gpu_budget(setup, notes)
+               : ZO_OK;
 }
 
 /* ---- devices and configuration ------------------------------------------- */
@@ -169,7 +208,9 @@ static enum zo_status note_collectives(const struct zo_setup *setup,
 
     return text[0] == '\0'
                ? ZO_OK
-               : zo_note_add(notes, ZO_NOTE_INFO, "collectives: %s", text);
+               : zo_note_add(notes, ZO_NOTE_INFO, "collectives: %s%s%s", text,
+                             setup->devices.carrier[0] != '\0' ? "; " : "",
+                             setup->devices.carrier);
 }
 
 static enum zo_status note_stage(const struct zo_setup *setup,
@@ -407,7 +448,7 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(note_wishes(setup, notes));
     ZO_TRY(open_rows(setup, notes));
     ZO_TRY(zo_run_config_finish(&setup->config, setup->total_steps, notes));
-    return set_budgets(setup);
+    return set_budgets(setup, notes);
 }
 
 void zo_setup_close(struct zo_setup *setup)

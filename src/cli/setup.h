@@ -64,6 +64,12 @@ enum zo_status zo_setup_fits(const struct zo_setup *setup,
 enum zo_status zo_setup_largest_accumulation(const struct zo_setup *setup,
                                              int64_t *micros_out) ZO_MUST_CHECK;
 
+/* A line when devices have unequal memory to give: the least is the budget of
+ * each, since each gets the same share. */
+enum zo_status zo_setup_note_budgets(const char *const *names,
+                                     const uint64_t *bytes, int count,
+                                     struct zo_notes *notes) ZO_MUST_CHECK;
+
 /* The plan as a table for people, or with `json` as one JSON object. */
 void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer);

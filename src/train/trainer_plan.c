@@ -36,6 +36,7 @@ static struct zo_build_options build_options(struct zo_trainer *trainer)
         .has_evaluation = options->eval_batches != NULL,
         .evaluates_only = options->evaluates_only,
         .bucket_elems = config->zero.reduce_bucket_size,
+        .waits_for_comm = !config->zero.overlap_comm,
         .tokens_max = options->bounds.tokens,
         .labels_max = zo_max_i64(options->bounds.labels, 1),
         .boundary_bytes = (uint64_t)options->bounds.tokens *
