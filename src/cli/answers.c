@@ -5,32 +5,19 @@
 #include "config/run_config.h"
 #include "src/base/system.h"
 #include "src/base/text.h"
+#include "src/cli/setup.h"
 
-#define GPU_RESERVE_BYTES  ((uint64_t)512 << 20)
 #define HOST_RESERVE_BYTES ((uint64_t)2 << 30)
 
-static uint64_t less(uint64_t bytes, uint64_t reserve)
-{
-    return bytes > reserve ? bytes - reserve : 1;
-}
-
-/* As asked; or what is free of a GPU, with what this process has taken of it
- * already, less a reserve.  0: none to keep to. */
+/* As asked, or what there is of a GPU.  0: none to keep to. */
 static enum zo_status gpu_budget(const struct zo_options *options,
                                  const struct zo_machine *machine,
                                  uint64_t *bytes_out)
 {
-    uint64_t bytes = options->gpu_memory_bytes;
-
-    if (bytes == 0 && machine->device_ops != &zo_device_host) {
-        ZO_TRY(
-            machine->device_ops->mem_free_bytes(machine->devices[0], &bytes));
-        bytes += machine->device_ops->info(machine->devices[0])->context_bytes +
-                 machine->kernel_ops->own_device_bytes(machine->kernels[0]);
-        bytes = less(bytes, GPU_RESERVE_BYTES);
-    }
-    *bytes_out = bytes;
-    return ZO_OK;
+    *bytes_out = options->gpu_memory_bytes;
+    return *bytes_out > 0 || machine->device_ops == &zo_device_host
+               ? ZO_OK
+               : zo_setup_gpu_room(machine, 0, bytes_out);
 }
 
 static uint64_t host_budget(const struct zo_options *options)
@@ -43,7 +30,10 @@ static uint64_t host_budget(const struct zo_options *options)
     }
     zo_system_read("", &system);
     room = zo_system_room(&system);
-    return room == ZO_SYSTEM_NO_LIMIT ? 0 : less(room, HOST_RESERVE_BYTES);
+    if (room == ZO_SYSTEM_NO_LIMIT) {
+        return 0;
+    }
+    return room > HOST_RESERVE_BYTES ? room - HOST_RESERVE_BYTES : 1;
 }
 
 enum zo_status zo_cli_half_angles(const struct zo_options *options,

@@ -33,7 +33,7 @@ static uint64_t less(uint64_t bytes, uint64_t reserve)
  * What was free before this process opened the device, less the reserve: the
  * plan counts what the context and the libraries have taken of it since.
  */
-static enum zo_status free_bytes(const struct zo_machine *machine, int device,
+enum zo_status zo_setup_gpu_room(const struct zo_machine *machine, int device,
                                  uint64_t *bytes_out)
 {
     const struct zo_device_info *info =
@@ -83,7 +83,7 @@ static enum zo_status set_gpu_budget(struct zo_setup *setup,
 
     for (int d = 0; d < machine->device_count; d++) {
         names[d] = machine->device_ops->info(machine->devices[d])->name;
-        ZO_TRY(free_bytes(machine, d, &bytes[d]));
+        ZO_TRY(zo_setup_gpu_room(machine, d, &bytes[d]));
         if (d == 0 || bytes[d] < setup->gpu_memory_bytes) {
             setup->gpu_memory_bytes = bytes[d];
         }

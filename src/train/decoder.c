@@ -81,7 +81,8 @@ uint64_t zo_decoder_gpu_bytes(const struct zo_decoder *decoder)
 
     return decoder->build.program.arena_bytes[ZO_TIER_GPU][0] +
            machine->device_ops->info(machine->devices[0])->context_bytes +
-           machine->kernel_ops->own_device_bytes(machine->kernels[0]);
+           machine->kernel_ops->own_device_bytes(machine->kernels[0]) +
+           zo_devices_comm_bytes(&decoder->options.devices->machine, 0);
 }
 
 uint64_t zo_decoder_host_bytes(const struct zo_decoder *decoder)
