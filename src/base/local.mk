@@ -30,6 +30,8 @@ check_PROGRAMS += tests/test_pool
 libzo_a_SOURCES += \
 	src/base/clock.c \
 	src/base/clock.h \
+	src/base/crc32.c \
+	src/base/crc32.h \
 	src/base/hash.c \
 	src/base/hash.h \
 	src/base/jsonl.c \
@@ -46,6 +48,7 @@ libzo_a_SOURCES += \
 
 check_PROGRAMS += \
 	tests/test_clock \
+	tests/test_crc32 \
 	tests/test_jsonl \
 	tests/test_random \
 	tests/test_sha256

@@ -8,6 +8,7 @@
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
 #include "src/checkpoint/file_hash.h"
+#include "src/checkpoint/zip_archive.h"
 #include "src/cli/inputs.h"
 #include "src/cli/inspect.h"
 
@@ -57,11 +58,38 @@ static enum zo_status print_json(FILE *file, const char *name, const char *hash,
     return zo_jsonl_end(&json);
 }
 
+/* The sums inside a .bin file; *verified_out is set when it has some. */
+static enum zo_status check_archive(const char *path, bool *verified_out)
+{
+    struct zo_zip_archive archive = {0};
+    struct zo_disk_file file;
+    size_t checked = 0;
+    enum zo_status status;
+
+    ZO_TRY(zo_disk_open(path, &file));
+    ZO_TRY_GOTO(close_file, zo_zip_archive_open(&file, &archive));
+    ZO_TRY_GOTO(close_file, zo_zip_archive_check(&file, &archive, &checked));
+    *verified_out = *verified_out || checked > 0;
+
+close_file:
+    zo_zip_archive_close(&archive);
+    zo_disk_close(&file);
+    return status;
+}
+
+static bool is_archive(const char *name)
+{
+    const size_t length = strlen(name);
+
+    return (length > 4 && strcmp(name + length - 4, ".bin") == 0) ||
+           (length > 3 && strcmp(name + length - 3, ".pt") == 0);
+}
+
 enum zo_status zo_inspect_checksum(struct zo_cli *cli, const char *path,
                                    const char *name, bool as_json)
 {
     char hash[ZO_SHA256_TEXT_BYTES], expected[ZO_SHA256_TEXT_BYTES];
-    bool is_expected = false;
+    bool is_expected = false, is_verified;
 
     ZO_TRY(zo_file_hash(path, hash));
     zo_file_hash_expected(path, expected, &is_expected);
@@ -71,11 +99,17 @@ enum zo_status zo_inspect_checksum(struct zo_cli *cli, const char *path,
                        "download it again",
                        path, hash, expected);
     }
+    is_verified = is_expected;
+    if (is_archive(name)) {
+        ZO_TRY(check_archive(path, &is_verified));
+    }
     if (as_json) {
-        return print_json(cli->out, name, hash, is_expected);
+        return print_json(cli->out, name, hash, is_verified);
     }
     (void)fprintf(cli->out, "sha256 %s  ", hash);
     zo_cli_print_text(cli->out, name, strlen(name), 200);
-    (void)fputs(is_expected ? "  as the cache names it\n" : "\n", cli->out);
+    (void)fprintf(cli->out, "%s%s\n",
+                  is_expected ? "  as the cache names it" : "",
+                  is_verified && is_archive(name) ? "  its CRC-32s agree" : "");
     return ZO_OK;
 }
