@@ -27,6 +27,10 @@ enum zo_status zo_inspect_checksum(struct zo_cli *cli, const char *path,
                                    const char *name,
                                    bool as_json) ZO_MUST_CHECK;
 
+/* Lists a training state, and verifies it. */
+enum zo_status zo_inspect_state(struct zo_cli *cli,
+                                const struct zo_options *options) ZO_MUST_CHECK;
+
 ZO_C_END
 
 #endif

@@ -22,6 +22,7 @@ libzo_a_SOURCES += \
 	src/cli/inspect.h \
 	src/cli/inspect_files.c \
 	src/cli/inspect_model.c \
+	src/cli/inspect_state.c \
 	src/cli/machine.c \
 	src/cli/plan.c \
 	src/cli/predict.c \
@@ -54,10 +55,12 @@ check_PROGRAMS += \
 
 dist_check_SCRIPTS += \
 	tests/answers.sh \
+	tests/kill_loop.sh \
 	tests/main_job.sh \
 	tests/doctor.sh \
 	tests/parity.sh \
 	tests/plan_time.sh \
+	tests/resume.sh \
 	tests/test_cli.sh
 
 # What this build computes, for tests/parity.sh.
