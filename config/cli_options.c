@@ -21,6 +21,7 @@
 #define BENCH     ZO_COMMAND_BENCH
 #define DOCTOR    ZO_COMMAND_DOCTOR
 #define EXPORT    ZO_COMMAND_EXPORT
+#define REPORT    ZO_COMMAND_REPORT
 #define COMPUTE   (TRAIN | EVAL | PLAN | GENERATE | BENCH)
 #define BUDGET    (TRAIN | EVAL | PLAN | BENCH)
 #define ROWS      (TRAIN | EVAL | PLAN | INSPECT)
@@ -77,6 +78,8 @@ const char *zo_command_name(enum zo_command command)
         return "doctor";
     case ZO_COMMAND_EXPORT:
         return "export";
+    case ZO_COMMAND_REPORT:
+        return "report";
     }
     return "";
 }
@@ -434,6 +437,21 @@ static enum zo_status read_set(const struct zo_option *option, const char *text,
     return add_text(&options->sets, &options->set_count, text);
 }
 
+/* Words of report are the files that it reads. */
+static enum zo_status add_file(const char *text, struct zo_options *options)
+{
+    const char **files = options->files;
+
+    if (text[0] == '\0') {
+        return ZO_FAIL(ZO_E_USAGE, "report: want files, found an empty name");
+    }
+    ZO_TRY(zo_realloc(&files, options->file_count + 1, sizeof(*files),
+                      "the list of files"));
+    options->files = files;
+    options->files[options->file_count++] = text;
+    return ZO_OK;
+}
+
 static enum zo_status store(const struct zo_option *option, const char *text,
                             struct zo_options *options)
 {
@@ -573,6 +591,9 @@ static enum zo_status read_argument(struct reader *r)
         split_name(argument, name, &equals)) {
         return read_option(r, name, equals);
     }
+    if (r->command == ZO_COMMAND_REPORT && argument[0] != '-') {
+        return add_file(argument, r->options);
+    }
     if (strcmp(before, "--resume") == 0) {
         return ZO_FAIL(ZO_E_USAGE, "unexpected argument %s; write --resume=%s",
                        argument, argument);
@@ -674,10 +695,13 @@ void zo_options_fini(struct zo_options *options)
     }
     zo_free(options->sets);
     zo_free(options->prompts);
+    zo_free(options->files);
     zo_free(options->nvme_path);
     options->sets = NULL;
     options->set_count = 0;
     options->prompts = NULL;
     options->prompt_count = 0;
+    options->files = NULL;
+    options->file_count = 0;
     options->nvme_path = NULL;
 }

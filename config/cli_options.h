@@ -31,7 +31,8 @@ enum zo_command {
     ZO_COMMAND_GENERATE = 1 << 5,
     ZO_COMMAND_BENCH = 1 << 6,
     ZO_COMMAND_DOCTOR = 1 << 7,
-    ZO_COMMAND_EXPORT = 1 << 8
+    ZO_COMMAND_EXPORT = 1 << 8,
+    ZO_COMMAND_REPORT = 1 << 9
 };
 
 enum zo_option_id {
@@ -166,6 +167,10 @@ struct zo_options {
     /* Of export. */
     int layout;               /* as enum zo_export_layout [chatglm] */
     uint64_t max_shard_bytes; /* of a file of weights [10 GB] */
+
+    /* Of report. */
+    const char **files; /* owned list of the words that are no options */
+    size_t file_count;
 
     /* Of doctor. */
     const char *folder; /* whose disk is measured; NULL: the current one */

@@ -144,7 +144,8 @@ struct zo_run_activations {
 /* A section of a monitor that DeepSpeed writes to; NULL: not named. */
 struct zo_run_monitor {
     bool is_enabled;
-    const char *output_path, *job_name;
+    const char *output_path;            /* NULL: in --output */
+    const char *job_name;               /* never NULL; not of wandb */
     const char *group, *team, *project; /* wandb */
 };
 

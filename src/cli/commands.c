@@ -10,6 +10,8 @@ static const struct zo_cli_command commands[] = {
      zo_cli_generate},
     {"bench", ZO_COMMAND_BENCH, "bench step: training steps, and their bound",
      zo_cli_bench},
+    {"report", ZO_COMMAND_REPORT,
+     "figures of metrics, traces and benchmarks, as HTML", zo_cli_report},
     {"doctor", ZO_COMMAND_DOCTOR,
      "what of this machine works, how fast, and the cures", zo_cli_doctor},
     {"inspect", ZO_COMMAND_INSPECT,

@@ -37,6 +37,20 @@ libzo_a_SOURCES += \
 	src/cli/print_time.h \
 	src/cli/prompts.c \
 	src/cli/prompts.h \
+	src/cli/report.c \
+	src/cli/report_bars.c \
+	src/cli/report_bench.c \
+	src/cli/report_chart.c \
+	src/cli/report_data.h \
+	src/cli/report_figures.h \
+	src/cli/report_page.c \
+	src/cli/report_page.h \
+	src/cli/report_read.c \
+	src/cli/report_runs.c \
+	src/cli/report_scale.c \
+	src/cli/report_scale.h \
+	src/cli/report_step.c \
+	src/cli/report_trace.c \
 	src/cli/saving.c \
 	src/cli/saving.h \
 	src/cli/saving_settings.c \
@@ -51,6 +65,7 @@ check_PROGRAMS += \
 	tests/test_doctor \
 	tests/test_print \
 	tests/test_print_place \
+	tests/test_report \
 	tests/test_signals
 
 dist_check_SCRIPTS += \
@@ -59,6 +74,7 @@ dist_check_SCRIPTS += \
 	tests/main_job.sh \
 	tests/doctor.sh \
 	tests/parity.sh \
+	tests/looking.sh \
 	tests/plan_time.sh \
 	tests/resume.sh \
 	tests/test_cli.sh

@@ -148,7 +148,6 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
         enum zo_option_id id;
         const char *why;
     } missing[] = {
-        {ZO_OPTION_WATCH, "has no live view"},
         {ZO_OPTION_NVME, "does not spill to NVMe"},
         {ZO_OPTION_WRITE, "writes no DeepSpeed JSON"},
     };

@@ -15,6 +15,8 @@ libzo_a_SOURCES += \
 	src/train/lr_schedule.h \
 	src/train/metrics.c \
 	src/train/metrics.h \
+	src/train/monitor.c \
+	src/train/monitor.h \
 	src/train/profile_file.c \
 	src/train/profile_file.h \
 	src/train/profile_measure.c \
@@ -34,6 +36,8 @@ libzo_a_SOURCES += \
 	src/train/trainer_internal.h \
 	src/train/trainer_plan.c \
 	src/train/trainer_state.c \
+	src/train/watch.c \
+	src/train/watch.h \
 	src/train/weights.c \
 	src/train/weights.h
 
@@ -41,6 +45,7 @@ check_PROGRAMS += \
 	tests/test_loss_scaler \
 	tests/test_lr_schedule \
 	tests/test_metrics \
+	tests/test_monitor \
 	tests/test_attention_rate \
 	tests/test_place_config \
 	tests/test_profile_file \
@@ -48,6 +53,7 @@ check_PROGRAMS += \
 	tests/test_progress \
 	tests/test_sampler \
 	tests/test_greedy \
+	tests/test_watch \
 	tests/test_vectors \
 	tests/test_vectors_adamw \
 	tests/test_vectors_bits \
