@@ -167,6 +167,7 @@ static void check_other_lines(void)
         .path = "out/state-00000003",
         .bytes = 12,
         .seconds = 1.5,
+        .stall_seconds = 0.5,
     };
     const char *text;
 
@@ -193,7 +194,7 @@ static void check_other_lines(void)
                            "\"is_best\":true}\n") != NULL);
     TAP_CHECK(strstr(text, "\n{\"kind\":\"save\",\"step\":3,") != NULL);
     TAP_CHECK(strstr(text, "\"path\":\"out/state-00000003\",\"bytes\":12,"
-                           "\"seconds\":1.5}\n") != NULL);
+                           "\"seconds\":1.5,\"stall_seconds\":0.5}\n") != NULL);
 }
 
 static void check_not_finite(void)

@@ -59,10 +59,11 @@ struct way {
 struct part {
     const struct way *way;
     const char *json;
-    const char *from; /* a state to continue from, or NULL */
-    const char *into; /* a folder to save to, or NULL */
-    int save_step;    /* 0: at once, behind the restore */
-    bool stops;       /* there */
+    const char *from;      /* a state to continue from, or NULL */
+    const char *into;      /* a folder to save to, or NULL */
+    int save_step;         /* 0: at once, behind the restore */
+    bool stops;            /* there */
+    const char *copy_into; /* likewise, of a copy, when the run has ended */
     bool is_serial;
 };
 
@@ -78,20 +79,38 @@ struct watched {
     struct tiny_run *run;
     struct tiny_result *result;
     bool has_saved;
+    struct zo_trainer_copy *copy;
 };
+
+static const struct zo_state_run callers = {.seed = 7,
+                                            .step_rows = TINY_STEP_ROWS};
 
 static enum zo_status save(struct tiny_run *run, const char *folder)
 {
-    const struct zo_state_run rest = {.seed = 7, .step_rows = TINY_STEP_ROWS};
     const struct zo_state_write_options options = {
         .folder = folder,
         .program = "test",
-        .run = &rest,
+        .run = &callers,
         .piece_elems = 300,
         .shard_bytes = 20000,
     };
 
     return zo_trainer_save(run->trainer, &options, NULL);
+}
+
+static enum zo_status save_copy(const struct watched *watched)
+{
+    struct zo_state_write_options options = {
+        .folder = watched->part->copy_into,
+        .program = "test",
+        .run = &callers,
+    };
+    enum zo_status status;
+
+    ZO_TRY(zo_pool_open(1, &options.pool));
+    status = zo_trainer_copy_save(watched->copy, &options, NULL);
+    zo_pool_close(options.pool);
+    return status;
 }
 
 static enum zo_status on_step(void *context,
@@ -117,6 +136,9 @@ static enum zo_status on_save(void *context, int64_t step)
 
     ZO_ASSERT(step == watched->part->save_step);
     watched->has_saved = true;
+    if (watched->part->copy_into != NULL) {
+        ZO_TRY(zo_trainer_copy(watched->run->trainer, &watched->copy));
+    }
     return save(watched->run, watched->part->into);
 }
 
@@ -157,6 +179,12 @@ static enum zo_status run_steps(struct tiny_run *run, const struct part *part,
         ZO_TRY(save(run, part->into));
     }
     ZO_TRY(zo_trainer_run(run->trainer, &watch, &result->steps_done));
+    if (watched.copy != NULL) {
+        const enum zo_status status = save_copy(&watched);
+
+        zo_trainer_copy_close(watched.copy);
+        ZO_TRY(status);
+    }
     return tiny_state(run, 0, &result->state);
 }
 
@@ -435,6 +463,43 @@ static void check_handover(const struct way *from, const char *from_json,
     }
 }
 
+static bool same_runs(const char *a, const char *b)
+{
+    struct zo_state *left = NULL, *right = NULL;
+    const bool is_same = zo_state_open(a, &left) == ZO_OK &&
+                         zo_state_open(b, &right) == ZO_OK &&
+                         memcmp(zo_state_run(left), zo_state_run(right),
+                                sizeof(struct zo_state_run)) == 0;
+
+    zo_state_close(left);
+    zo_state_close(right);
+    return is_same;
+}
+
+/* Written when training has long gone on. */
+static void test_copies(void)
+{
+    static const char *const jsons[] = {
+        FREE, BF16 CLIPS, FP16 CLIPS,
+        BF16 FREE ", \"zero_offload\": {\"moment_dtype\": \"bf16\"}"};
+
+    for (size_t i = 0; i < 2 * ZO_COUNT(jsons); i++) {
+        const char *direct = folder_of("direct"), *copied = folder_of("copied");
+        const struct part part = {.way = &ways[i % 2 == 0 ? 4 : 8],
+                                  .json = jsons[i / 2],
+                                  .into = direct,
+                                  .copy_into = copied,
+                                  .save_step = HALF};
+        struct tiny_result result;
+        char path[4096];
+
+        TAP_CHECK(ran(&part, &result));
+        (void)snprintf(path, sizeof(path), "%s/latest", direct);
+        TAP_CHECK(same_states(path, latest(copied)));
+        TAP_CHECK(same_runs(path, latest(copied)));
+    }
+}
+
 static void test_any_devices(void)
 {
     static const int pairs[][2] = {{0, 8},  {8, 0},  {4, 10}, {10, 2},
@@ -524,6 +589,7 @@ int main(void)
         {"bf16: saved and continued, every home and stage", test_bf16},
         {"stopped behind a save, and continued", test_stops},
         {"fp16: scale and skipped steps are continued", test_fp16},
+        {"a copy is the state, whatever happens after it", test_copies},
         {"a state goes to any number of devices and back", test_any_devices},
         {"a state goes to any number type", test_any_type},
         {"damage is named by shard", test_refuses_what_cannot_be},

@@ -54,6 +54,7 @@ libzo_a_SOURCES += \
 	src/cli/saving.c \
 	src/cli/saving.h \
 	src/cli/saving_settings.c \
+	src/cli/saving_thread.c \
 	src/cli/setup.c \
 	src/cli/setup.h \
 	src/cli/signals.c \

@@ -10,10 +10,14 @@
 
 #include "src/base/clock.h"
 #include "src/base/memory.h"
+#include "src/base/system.h"
 #include "src/base/text.h"
 #include "src/checkpoint/disk_file.h"
 #include "src/checkpoint/state_folder.h"
 #include "src/cli/signals.h"
+
+/* That a copy leaves free. */
+#define ROOM_RESERVE_BYTES ((uint64_t)2 << 30)
 
 /* Until one was measured: what a plain disk takes. */
 #define BYTES_PER_SECOND_GUESS 1e9
@@ -346,7 +350,8 @@ bool zo_saving_wants(struct zo_saving *saving, int64_t step)
     if (options->save_steps > 0 && step % options->save_steps == 0) {
         return true;
     }
-    return options->save_minutes > 0.0 && zo_clock_ns() >= saving->due_ns;
+    return options->save_minutes > 0.0 && saving->thread == NULL &&
+           zo_clock_ns() >= saving->due_ns;
 }
 
 /*
@@ -377,26 +382,77 @@ static enum zo_status remove_old(struct zo_saving *saving, int64_t step)
     return status;
 }
 
-static enum zo_status write_state(struct zo_saving *saving,
-                                  struct zo_state_written *written_out)
+static struct zo_state_write_options
+write_options(const struct zo_saving *saving)
 {
-    struct zo_saving_settings settings;
-    struct zo_state_run run;
-    struct zo_state_write_options options = {
+    return (struct zo_state_write_options){
         .folder = output_of(saving),
         .program = PACKAGE_NAME " " PACKAGE_VERSION,
-        .run = &run,
         .source_path = saving->source_path,
         .tokenizer_path = saving->tokenizer_path,
         .config_json = saving->config_json,
         .source_type = saving->source_type,
     };
+}
+
+static enum zo_status write_state(struct zo_saving *saving,
+                                  struct zo_state_written *written_out)
+{
+    struct zo_state_write_options options = write_options(saving);
+    struct zo_saving_settings settings;
+    struct zo_state_run run;
 
     ZO_TRY(zo_saving_run(saving->setup, &run));
     zo_saving_settings(saving->setup, &settings);
+    options.run = &run;
     options.settings = settings.items;
     options.setting_count = settings.count;
     return zo_trainer_save(saving->trainer, &options, written_out);
+}
+
+/* Takes a copy, and has it written while training goes on. */
+static enum zo_status start_copy(struct zo_saving *saving, int64_t step)
+{
+    struct zo_saving_settings settings;
+    struct zo_state_run run;
+    struct zo_saving_thread_options options = {
+        .write = write_options(saving),
+        .settings = &settings,
+        .run = &run,
+        .threads = 1 + saving->setup->devices.threads / 4,
+        .step = step,
+    };
+    enum zo_status status;
+
+    ZO_TRY(zo_saving_run(saving->setup, &run));
+    zo_saving_settings(saving->setup, &settings);
+    ZO_TRY(zo_trainer_copy(saving->trainer, &options.copy));
+    status = zo_saving_thread_open(&options, &saving->thread);
+    if (status != ZO_OK) {
+        zo_trainer_copy_close(options.copy);
+    }
+    return status;
+}
+
+bool zo_saving_copies(const struct zo_setup *setup,
+                      const struct zo_trainer *trainer)
+{
+    const struct zo_program *program = &zo_trainer_build(trainer)->program;
+    const uint64_t copy = zo_trainer_copy_bytes(trainer);
+    const uint64_t held = program->arena_bytes[ZO_TIER_CPU][0] +
+                          program->arena_bytes[ZO_TIER_PAGEABLE][0];
+    const uint64_t budget = setup->host_memory_bytes;
+    const bool is_running = zo_trainer_executor(trainer) != NULL;
+    struct zo_system system;
+    uint64_t room;
+
+    zo_system_read("", &system);
+    room = zo_system_room(&system);
+    if (room != ZO_SYSTEM_NO_LIMIT && !is_running) {
+        room = room > held ? room - held : 0;
+    }
+    return copy + ROOM_RESERVE_BYTES <= room &&
+           (budget == 0 || held + copy <= budget);
 }
 
 static enum zo_status tell_failure(struct zo_saving *saving)
@@ -415,10 +471,15 @@ static enum zo_status tell_failure(struct zo_saving *saving)
     return ZO_OK;
 }
 
-static enum zo_status fill_metrics(struct zo_saving *saving, int64_t step,
-                                   const struct zo_state_written *written,
-                                   struct zo_save_metrics *metrics_out)
+/* A state is on the disk. */
+static enum zo_status finish_save(struct zo_saving *saving, int64_t step,
+                                  const struct zo_state_written *written,
+                                  struct zo_save_metrics *metrics_out)
 {
+    saving->seconds = zo_clock_seconds(saving->started_ns, zo_clock_ns());
+    saving->saved = step;
+    announce(saving);
+    ZO_TRY(remove_old(saving, step));
     zo_free(saving->path);
     saving->path = NULL;
     ZO_TRY(zo_state_folder_path(output_of(saving), step, &saving->path));
@@ -428,35 +489,68 @@ static enum zo_status fill_metrics(struct zo_saving *saving, int64_t step,
         .path = saving->path,
         .bytes = written->bytes,
         .seconds = saving->seconds,
+        .stall_seconds = saving->stall_seconds,
     };
     return ZO_OK;
 }
 
 enum zo_status zo_saving_save(struct zo_saving *saving, int64_t step,
-                              struct zo_save_metrics *metrics_out)
+                              bool goes_on, struct zo_save_metrics *metrics_out)
 {
-    const int64_t started_ns = zo_clock_ns();
     struct zo_state_written written = {0};
     enum zo_status status;
 
+    ZO_ASSERT(saving->thread == NULL);
     *metrics_out = (struct zo_save_metrics){.path = NULL};
     if (step == saving->saved || step < 1) {
         return ZO_OK;
     }
-    status = write_state(saving, &written);
+    saving->started_ns = zo_clock_ns();
+    if (goes_on && zo_saving_copies(saving->setup, saving->trainer)) {
+        status = start_copy(saving, step);
+    } else {
+        status = write_state(saving, &written);
+    }
+    saving->stall_seconds = zo_clock_seconds(saving->started_ns, zo_clock_ns());
     set_due(saving);
     if (status != ZO_OK) {
         return tell_failure(saving);
     }
-    saving->seconds = zo_clock_seconds(started_ns, zo_clock_ns());
-    saving->saved = step;
-    announce(saving);
-    ZO_TRY(remove_old(saving, step));
-    return fill_metrics(saving, step, &written, metrics_out);
+    return saving->thread != NULL
+               ? ZO_OK
+               : finish_save(saving, step, &written, metrics_out);
+}
+
+enum zo_status zo_saving_poll(struct zo_saving *saving, bool waits,
+                              struct zo_save_metrics *metrics_out)
+{
+    struct zo_saving_thread *thread = saving->thread;
+    const int64_t began_ns = zo_clock_ns();
+    struct zo_state_written written;
+    int64_t step = 0;
+    enum zo_status status;
+
+    *metrics_out = (struct zo_save_metrics){.path = NULL};
+    if (thread == NULL || (!waits && !zo_saving_thread_is_done(thread))) {
+        return ZO_OK;
+    }
+    saving->thread = NULL;
+    status = zo_saving_thread_join(thread, &step, &written);
+    saving->stall_seconds += zo_clock_seconds(began_ns, zo_clock_ns());
+    set_due(saving);
+    return status == ZO_OK ? finish_save(saving, step, &written, metrics_out)
+                           : tell_failure(saving);
 }
 
 void zo_saving_close(struct zo_saving *saving)
 {
+    if (saving->thread != NULL) { /* the run has failed; this state is whole */
+        struct zo_state_written written;
+        int64_t step = 0;
+
+        (void)!zo_saving_thread_join(saving->thread, &step, &written);
+        saving->thread = NULL;
+    }
     if (saving->lock >= 0) {
         (void)close(saving->lock);
     }

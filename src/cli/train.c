@@ -332,6 +332,26 @@ static void show_step(struct run *run, const struct zo_step_metrics *metrics)
     }
 }
 
+static enum zo_status tell_save(struct run *run,
+                                const struct zo_save_metrics *metrics)
+{
+    if (metrics->path == NULL) {
+        return ZO_OK;
+    }
+    zo_watch_break(&run->watch);
+    zo_progress_save(&run->progress, metrics);
+    return keep_going(run, "metrics", zo_metrics_save(run->metrics, metrics));
+}
+
+/* Once a copy has been written, or at once. */
+static enum zo_status poll_save(struct run *run, bool waits)
+{
+    struct zo_save_metrics metrics;
+
+    ZO_TRY(zo_saving_poll(&run->saving, waits, &metrics));
+    return tell_save(run, &metrics);
+}
+
 static enum zo_status on_step(void *context,
                               const struct zo_step_metrics *metrics)
 {
@@ -343,6 +363,7 @@ static enum zo_status on_step(void *context,
         ZO_TRY(keep_going(run, "tensorboard and csv_monitor",
                           zo_monitor_step(run->monitor, metrics)));
     }
+    ZO_TRY(poll_save(run, false));
     return run->trace == NULL
                ? ZO_OK
                : keep_going(run, "the trace", zo_trace_write(run->trace));
@@ -366,17 +387,13 @@ static enum zo_status on_eval(void *context,
     return ZO_OK;
 }
 
-static enum zo_status save_state(struct run *run, int64_t step)
+static enum zo_status save_state(struct run *run, int64_t step, bool goes_on)
 {
     struct zo_save_metrics metrics;
 
-    ZO_TRY(zo_saving_save(&run->saving, step, &metrics));
-    if (metrics.path == NULL) {
-        return ZO_OK;
-    }
-    zo_watch_break(&run->watch);
-    zo_progress_save(&run->progress, &metrics);
-    return keep_going(run, "metrics", zo_metrics_save(run->metrics, &metrics));
+    ZO_TRY(poll_save(run, true));
+    ZO_TRY(zo_saving_save(&run->saving, step, goes_on, &metrics));
+    return tell_save(run, &metrics);
 }
 
 static enum zo_status on_save(void *context, int64_t step)
@@ -385,7 +402,7 @@ static enum zo_status on_save(void *context, int64_t step)
 
     return run->setup.options->save_only_model
                ? write_model(run, run->model_path)
-               : save_state(run, step);
+               : save_state(run, step, true);
 }
 
 static bool wants_save(void *context, int64_t step)
@@ -566,7 +583,7 @@ static enum zo_status run_steps(struct run *run)
     zo_progress_break(&run->progress);
     ZO_TRY(status);
     if (!run->setup.options->save_only_model) {
-        ZO_TRY(save_state(run, steps));
+        ZO_TRY(save_state(run, steps, false));
     }
     if (steps < run->setup.total_steps) {
         run->cli->stopped_by = zo_signals_caught();

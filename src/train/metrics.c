@@ -445,6 +445,7 @@ static void save_line(struct zo_jsonl *json, const void *values,
     zo_jsonl_text(json, "path", save->path);
     zo_jsonl_uint(json, "bytes", save->bytes);
     zo_jsonl_real(json, "seconds", save->seconds);
+    zo_jsonl_real(json, "stall_seconds", save->stall_seconds);
 }
 
 enum zo_status zo_metrics_run(struct zo_metrics *metrics,

@@ -91,7 +91,8 @@ struct zo_save_metrics {
     double epoch;
     const char *path;
     uint64_t bytes;
-    double seconds;
+    double seconds;       /* until it was on the disk */
+    double stall_seconds; /* of those, that training waited */
 };
 
 /* tokens / step_seconds; 0 for a step of no time. */

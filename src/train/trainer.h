@@ -143,6 +143,25 @@ zo_trainer_save(struct zo_trainer *trainer,
                 struct zo_state_written *written_out) ZO_MUST_CHECK;
 
 /*
+ * A copy of the state in host memory, so that training goes on while it is
+ * written.  Copying is as zo_trainer_save(); the copy is then on its own, but
+ * for the names of parameters, which the trainer keeps until it is closed.
+ * zo_trainer_copy_save() may be called in any thread, with a pool of its own
+ * in `options`.
+ *
+ *   ZO_E_NOMEM   no memory for it
+ */
+struct zo_trainer_copy;
+uint64_t zo_trainer_copy_bytes(const struct zo_trainer *trainer);
+enum zo_status zo_trainer_copy(struct zo_trainer *trainer,
+                               struct zo_trainer_copy **copy_out) ZO_MUST_CHECK;
+enum zo_status
+zo_trainer_copy_save(const struct zo_trainer_copy *copy,
+                     const struct zo_state_write_options *options,
+                     struct zo_state_written *written_out) ZO_MUST_CHECK;
+void zo_trainer_copy_close(struct zo_trainer_copy *copy); /* NULL is allowed */
+
+/*
  * Behind start, instead of loading weights: continues where a state stands.
  * The next step to run is the one behind it, whatever first_step was.
  *

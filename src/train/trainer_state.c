@@ -2,6 +2,7 @@
  * The trainer's state: out of the buffers that hold it, and into them.  Row 7.
  */
 #include <pthread.h>
+#include <string.h>
 
 #include "src/base/arith.h"
 #include "src/base/memory.h"
@@ -236,16 +237,28 @@ static void fill_run(const struct zo_trainer *trainer, struct zo_state_run *run)
     run->skipped_steps = scaler->skipped_steps;
 }
 
+/* Rows and fingerprints, which the trainer does not know. */
+static void keep_callers(const struct zo_state_run *callers,
+                         struct zo_state_run *run)
+{
+    run->seed = callers->seed;
+    run->shuffles = callers->shuffles;
+    run->step_rows = callers->step_rows;
+    run->data_fingerprint = callers->data_fingerprint;
+    run->model_fingerprint = callers->model_fingerprint;
+}
+
 static enum zo_status save(struct fetching *fetching,
                            struct zo_state_write_options *options,
                            struct zo_state_written *written_out)
 {
     struct zo_trainer *trainer = fetching->trainer;
-    struct zo_state_run run = *options->run;
+    struct zo_state_run run = {0};
     struct zo_tensor_info *infos = NULL;
     enum zo_status status;
 
     fill_run(trainer, &run);
+    keep_callers(options->run, &run);
     ZO_TRY(list_tensors(trainer, &infos));
     options->run = &run;
     options->tensors = infos;
@@ -259,30 +272,246 @@ static enum zo_status save(struct fetching *fetching,
     return status;
 }
 
+static enum zo_status open_fetching(struct zo_trainer *trainer,
+                                    int64_t piece_elems,
+                                    struct fetching *fetching)
+{
+    ZO_ASSERT(!trainer->has_update);
+    *fetching = (struct fetching){.trainer = trainer};
+    (void)pthread_mutex_init(&fetching->bus, NULL);
+    (void)pthread_mutex_init(&fetching->lock, NULL);
+    return open_rooms(fetching, piece_elems);
+}
+
+/* Also behind an open that failed. */
+static void close_fetching(struct fetching *fetching)
+{
+    for (int i = 0; i < fetching->room_count; i++) {
+        zo_free(fetching->rooms[i]);
+    }
+    zo_free(fetching->rooms);
+    (void)pthread_mutex_destroy(&fetching->bus);
+    (void)pthread_mutex_destroy(&fetching->lock);
+}
+
 enum zo_status zo_trainer_save(struct zo_trainer *trainer,
                                const struct zo_state_write_options *options,
                                struct zo_state_written *written_out)
 {
     struct zo_state_write_options all = *options;
-    struct fetching fetching = {.trainer = trainer};
+    struct fetching fetching;
     enum zo_status status;
 
-    ZO_ASSERT(!trainer->has_update);
-    (void)pthread_mutex_init(&fetching.bus, NULL);
-    (void)pthread_mutex_init(&fetching.lock, NULL);
-    status =
-        open_rooms(&fetching, options->piece_elems > 0 ? options->piece_elems
-                                                       : ZO_STATE_PIECE_ELEMS);
+    status = open_fetching(trainer,
+                           options->piece_elems > 0 ? options->piece_elems
+                                                    : ZO_STATE_PIECE_ELEMS,
+                           &fetching);
     if (status == ZO_OK) {
         status = save(&fetching, &all, written_out);
     }
-    for (int i = 0; i < fetching.room_count; i++) {
-        zo_free(fetching.rooms[i]);
-    }
-    zo_free(fetching.rooms);
-    (void)pthread_mutex_destroy(&fetching.bus);
-    (void)pthread_mutex_destroy(&fetching.lock);
+    close_fetching(&fetching);
     return status;
+}
+
+/* ---- a copy ---------------------------------------------------------------
+ */
+
+#define COPY_ALIGN 64 /* of a tensor in a copy */
+
+struct zo_trainer_copy {
+    struct zo_state_run run;
+    struct zo_tensor_info *infos; /* owned; names are the trainer's */
+    size_t count;
+    enum zo_dtype moment_type;
+    uint64_t *offsets; /* owned; (tensors, kinds) into bytes */
+    char *bytes;       /* owned */
+    uint64_t size_bytes;
+};
+
+/* One piece on its way into the copy. */
+struct copied {
+    size_t parameter;
+    enum zo_state_kind kind;
+    int64_t first, count;
+};
+
+struct copying {
+    struct fetching fetching;
+    struct zo_trainer_copy *copy;
+    struct copied *pieces; /* owned */
+    int64_t piece_count;
+    struct zo_err failure; /* the first; guarded by fetching.lock */
+};
+
+static size_t kind_bytes(enum zo_dtype moment_type, enum zo_state_kind kind)
+{
+    return kind == ZO_STATE_MASTER ? sizeof(float)
+                                   : zo_dtype_bytes(moment_type);
+}
+
+uint64_t zo_trainer_copy_bytes(const struct zo_trainer *trainer)
+{
+    const uint64_t moment = zo_dtype_bytes(trainer->build.options.moment_type);
+    const struct zo_parameters *parameters = zo_glm_parameters(trainer->glm);
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < parameters->trained_count; i++) {
+        bytes += (uint64_t)parameters->items[i].elems *
+                     (sizeof(float) + 2 * moment) +
+                 (uint64_t)ZO_STATE_KINDS * COPY_ALIGN;
+    }
+    return bytes;
+}
+
+static char *place_in(const struct zo_trainer_copy *copy,
+                      enum zo_state_kind kind, size_t index, int64_t first)
+{
+    return copy->bytes + copy->offsets[index * ZO_STATE_KINDS + kind] +
+           (uint64_t)first * kind_bytes(copy->moment_type, kind);
+}
+
+static void copy_piece(void *argument, int64_t index)
+{
+    struct copying *copying = argument;
+    const struct copied *piece = &copying->pieces[index];
+    const enum zo_status status = give(
+        &copying->fetching, piece->kind, piece->parameter, piece->first,
+        piece->count,
+        place_in(copying->copy, piece->kind, piece->parameter, piece->first));
+
+    if (status != ZO_OK) {
+        (void)pthread_mutex_lock(&copying->fetching.lock);
+        copying->failure = *zo_err_last();
+        (void)pthread_mutex_unlock(&copying->fetching.lock);
+    }
+}
+
+static enum zo_status list_pieces(struct copying *copying)
+{
+    const struct zo_trainer *trainer = copying->fetching.trainer;
+    const struct zo_parameters *parameters = zo_glm_parameters(trainer->glm);
+    int64_t count = 0;
+
+    for (size_t i = 0; i < parameters->trained_count; i++) {
+        count += ZO_STATE_KINDS *
+                 zo_div_ceil(parameters->items[i].elems, ZO_STATE_PIECE_ELEMS);
+    }
+    ZO_TRY(zo_alloc((size_t)count, sizeof(copying->pieces[0]),
+                    "a list of pieces", &copying->pieces));
+    for (size_t i = 0; i < parameters->trained_count; i++) {
+        const int64_t elems = parameters->items[i].elems;
+
+        for (int k = 0; k < ZO_STATE_KINDS; k++) {
+            for (int64_t at = 0; at < elems; at += ZO_STATE_PIECE_ELEMS) {
+                copying->pieces[copying->piece_count++] = (struct copied){
+                    i, (enum zo_state_kind)k, at,
+                    zo_min_i64(ZO_STATE_PIECE_ELEMS, elems - at)};
+            }
+        }
+    }
+    return ZO_OK;
+}
+
+static enum zo_status copy_numbers(struct zo_trainer *trainer,
+                                   struct zo_trainer_copy *copy)
+{
+    struct copying copying = {.copy = copy};
+    enum zo_status status;
+
+    ZO_TRY_GOTO(
+        close, open_fetching(trainer, ZO_STATE_PIECE_ELEMS, &copying.fetching));
+    ZO_TRY_GOTO(close, list_pieces(&copying));
+    zo_pool_run(trainer->options.devices->pool, copy_piece, &copying,
+                copying.piece_count);
+    if (copying.failure.status != ZO_OK) {
+        status = zo_err_adopt(&copying.failure);
+    }
+
+close:
+    zo_free(copying.pieces);
+    close_fetching(&copying.fetching);
+    return status;
+}
+
+static enum zo_status open_copy(const struct zo_trainer *trainer,
+                                struct zo_trainer_copy *copy)
+{
+    uint64_t at = 0;
+
+    copy->count = zo_glm_parameters(trainer->glm)->trained_count;
+    copy->moment_type = trainer->build.options.moment_type;
+    fill_run(trainer, &copy->run);
+    ZO_TRY(list_tensors(trainer, &copy->infos));
+    ZO_TRY(zo_alloc(copy->count * ZO_STATE_KINDS, sizeof(copy->offsets[0]),
+                    "a copy of the state", &copy->offsets));
+    for (size_t i = 0; i < copy->count; i++) {
+        for (int k = 0; k < ZO_STATE_KINDS; k++) {
+            copy->offsets[i * ZO_STATE_KINDS + (size_t)k] = at;
+            at += zo_round_up(
+                (uint64_t)zo_glm_parameters(trainer->glm)->items[i].elems *
+                    kind_bytes(copy->moment_type, (enum zo_state_kind)k),
+                COPY_ALIGN);
+        }
+    }
+    copy->size_bytes = at;
+    return zo_huge_alloc((size_t)at, "a copy of the state", &copy->bytes);
+}
+
+enum zo_status zo_trainer_copy(struct zo_trainer *trainer,
+                               struct zo_trainer_copy **copy_out)
+{
+    struct zo_trainer_copy *copy = NULL;
+    enum zo_status status;
+
+    ZO_TRY(zo_alloc(1, sizeof(*copy), "a copy of the state", &copy));
+    ZO_TRY_GOTO(close_copy, open_copy(trainer, copy));
+    ZO_TRY_GOTO(close_copy, copy_numbers(trainer, copy));
+    *copy_out = copy;
+    return ZO_OK;
+
+close_copy:
+    zo_trainer_copy_close(copy);
+    return status;
+}
+
+static enum zo_status give_copied(void *context, enum zo_state_kind kind,
+                                  size_t index, int64_t first_elem,
+                                  int64_t elem_count, void *buffer)
+{
+    const struct zo_trainer_copy *copy = context;
+
+    memcpy(buffer, place_in(copy, kind, index, first_elem),
+           (size_t)elem_count * kind_bytes(copy->moment_type, kind));
+    return ZO_OK;
+}
+
+enum zo_status
+zo_trainer_copy_save(const struct zo_trainer_copy *copy,
+                     const struct zo_state_write_options *options,
+                     struct zo_state_written *written_out)
+{
+    struct zo_state_write_options all = *options;
+    struct zo_state_run run = copy->run;
+
+    keep_callers(options->run, &run);
+    all.run = &run;
+    all.tensors = copy->infos;
+    all.tensor_count = copy->count;
+    all.moment_type = copy->moment_type;
+    all.data = give_copied;
+    all.context = (void *)(uintptr_t)copy;
+    return zo_state_write(&all, written_out);
+}
+
+void zo_trainer_copy_close(struct zo_trainer_copy *copy)
+{
+    if (copy == NULL) {
+        return;
+    }
+    zo_pages_free(copy->bytes, (size_t)copy->size_bytes);
+    zo_free(copy->offsets);
+    zo_free(copy->infos);
+    zo_free(copy);
 }
 
 /* ---- in -------------------------------------------------------------------
