@@ -11,6 +11,9 @@
 #              PyTorch FSDP2 beside it
 #   offload    ChatGLM2-6B in 24 GB of GPU memory: 4 x 129 and 8 x 512 tokens
 #   devices    ChatGLM2-6B on one and on two GPUs: stages 0 to 3, offload
+#   tables     bench stages on one GPU and all, and bench frontier of
+#              ChatGLM2-6B at 8 x 512 tokens; the report of both.  Rows that
+#              OUT/tables.jsonl has are not run again
 #   stress     collectives between GPUs for 8 minutes, compute beside them
 #   sanitizer  compute-sanitizer over a small model, on DEVICES GPUs
 #
@@ -36,7 +39,7 @@ PYTHON=${PYTHON:-python3}
 STAGE_SECONDS=${STAGE_SECONDS:-560}
 export OUT BUILD WORK PYTHON STAGE_SECONDS
 export PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1
-all_stages='build check-gpu parity attention step offload devices stress sanitizer'
+all_stages='build check-gpu parity attention step offload devices tables stress sanitizer'
 skipped=77 # the exit code of a stage that this machine cannot do
 
 say() { printf '\n== %s\n' "$*"; }
@@ -204,6 +207,25 @@ stage_devices() {
       status=1
     devices_run stage3-both-24G 2 3 --gpu-memory 24G --set $cpu --set $param ||
       status=1
+  }
+  return $status
+}
+
+stage_tables() {
+  local program=$BUILD/zero-offload status=0 gpus devices
+  local model='--model chatglm2-6b --backend cuda --bf16'
+  local rows='--per-device-train-batch-size 8 --max-length 512'
+  local results=$OUT/tables.jsonl
+  gpus=$(nvidia-smi -L | wc -l)
+  # shellcheck disable=SC2086
+  {
+    for devices in $(printf '1\n%d\n' "$gpus" | sort -u); do
+      timed "$program" bench stages $model $rows --num-devices "$devices" \
+        --results "$results" || status=1
+    done
+    timed "$program" bench frontier $model $rows --num-devices 1 \
+      --results "$results" || status=1
+    timed "$program" report "$results" --output "$OUT/tables.html" || status=1
   }
   return $status
 }

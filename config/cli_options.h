@@ -157,6 +157,8 @@ struct zo_options {
     double temperature, top_p; /* [0.95 0.7] */
     int rope_precision;        /* as run_config.h's zo_rope_precision */
 
+    int64_t layers;      /* of bench, plan: of the model's; 0: all, or chosen */
+    const char *results; /* of bench: a file of rows; NULL: none */
     const char *profile; /* plan, train: rates of a machine; NULL: this one */
 
     /* Of inspect, init and plan. */

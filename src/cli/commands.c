@@ -9,7 +9,7 @@ static const struct zo_cli_command commands[] = {
     {"generate", ZO_COMMAND_GENERATE, "the answers of a model to prompts",
      zo_cli_generate},
     {"bench", ZO_COMMAND_BENCH,
-     "bench step, bench nvme: measurements, and their bound", zo_cli_bench},
+     "stages, offloads, budgets: measured, with their bound", zo_cli_bench},
     {"report", ZO_COMMAND_REPORT,
      "figures of metrics, traces and benchmarks, as HTML", zo_cli_report},
     {"doctor", ZO_COMMAND_DOCTOR,

@@ -3,6 +3,16 @@ libzo_a_SOURCES += \
 	src/cli/answers.c \
 	src/cli/answers.h \
 	src/cli/bench.c \
+	src/cli/bench_frontier.c \
+	src/cli/bench_key.c \
+	src/cli/bench_key.h \
+	src/cli/bench_rates.c \
+	src/cli/bench_rows.c \
+	src/cli/bench_rows.h \
+	src/cli/bench_run.c \
+	src/cli/bench_run.h \
+	src/cli/bench_stages.c \
+	src/cli/bench_sweep.c \
 	src/cli/bench.h \
 	src/cli/bench_nvme.c \
 	src/cli/cli.h \
@@ -16,6 +26,10 @@ libzo_a_SOURCES += \
 	src/cli/doctor_profile.c \
 	src/cli/eval.c \
 	src/cli/export.c \
+	src/cli/estimate.c \
+	src/cli/estimate.h \
+	src/cli/gains.c \
+	src/cli/gains.h \
 	src/cli/generate.c \
 	src/cli/init.c \
 	src/cli/inputs.c \
@@ -29,6 +43,8 @@ libzo_a_SOURCES += \
 	src/cli/plan.c \
 	src/cli/predict.c \
 	src/cli/predict.h \
+	src/cli/plan_table.c \
+	src/cli/plan_table.h \
 	src/cli/print.c \
 	src/cli/print_hints.c \
 	src/cli/print_hints.h \
@@ -40,6 +56,8 @@ libzo_a_SOURCES += \
 	src/cli/print_time.h \
 	src/cli/prompts.c \
 	src/cli/prompts.h \
+	src/cli/print_units.c \
+	src/cli/print_units.h \
 	src/cli/report.c \
 	src/cli/report_bars.c \
 	src/cli/report_bench.c \
@@ -62,23 +80,29 @@ libzo_a_SOURCES += \
 	src/cli/setup.h \
 	src/cli/signals.c \
 	src/cli/signals.h \
-	src/cli/train.c
+	src/cli/train.c \
+	src/cli/variant.c \
+	src/cli/variant.h
 
 check_PROGRAMS += \
 	tests/test_cli_memory \
+	tests/test_bench_rows \
 	tests/test_doctor \
+	tests/test_estimate \
 	tests/test_print \
 	tests/test_print_place \
 	tests/test_report \
 	tests/test_signals
 
 dist_check_SCRIPTS += \
+	tests/bench.sh \
 	tests/bench_nvme.sh \
 	tests/answers.sh \
 	tests/kill_loop.sh \
 	tests/main_job.sh \
 	tests/doctor.sh \
 	tests/parity.sh \
+	tests/plan_table.sh \
 	tests/looking.sh \
 	tests/plan_time.sh \
 	tests/resume.sh \

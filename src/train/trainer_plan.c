@@ -67,7 +67,8 @@ uint64_t zo_trainer_context_bytes(const struct zo_trainer *trainer, int device)
 {
     const struct zo_machine *machine = &trainer->options.devices->machine;
 
-    return machine->device_ops->info(machine->devices[device])->context_bytes;
+    return machine->device_ops->info(machine->devices[device])->context_bytes +
+           trainer->options.absent_context_bytes;
 }
 
 /* Virtual devices live in host memory. */
@@ -270,12 +271,12 @@ static enum zo_status micros_fit(const struct zo_trainer_options *options,
 
 enum zo_status
 zo_trainer_largest_accumulation(const struct zo_trainer_options *options,
-                                int64_t *micros_out)
+                                int64_t most, int64_t *micros_out)
 {
-    const int64_t most = PASSES_MAX / (options->model->num_layers + 2);
     int64_t low = 0, high = 1; /* what fits; what may not */
     bool is_in = true;
 
+    most = zo_min_i64(most, PASSES_MAX / (options->model->num_layers + 2));
     for (high = 1; is_in && high <= most; high *= 2) {
         ZO_TRY(micros_fit(options, high, &is_in));
         low = is_in ? high : low;
