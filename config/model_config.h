@@ -113,6 +113,13 @@ bool zo_model_family_parse(const char *name, enum zo_model_family *family_out);
 enum zo_status zo_model_config_json(const struct zo_model_config *config,
                                     char **text_out) ZO_MUST_CHECK;
 
+/*
+ * The config.json with which the transformers library loads the same model as
+ * its own GlmForCausalLM, without code from the model; owned likewise.
+ */
+enum zo_status zo_model_config_glm_json(const struct zo_model_config *config,
+                                        char **text_out) ZO_MUST_CHECK;
+
 ZO_C_END
 
 #endif

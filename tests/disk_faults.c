@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,13 +25,18 @@ static bool fails_now(int error)
     return true;
 }
 
+/* Files are synced by several threads at once. */
 static void log_event(char event)
 {
-    const size_t count = strlen(disk_events);
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    size_t count;
 
+    (void)pthread_mutex_lock(&lock);
+    count = strlen(disk_events);
     if (count + 1 < sizeof(disk_events)) {
         disk_events[count] = event;
     }
+    (void)pthread_mutex_unlock(&lock);
 }
 
 ssize_t write(int fd, const void *data, size_t size_bytes)
@@ -39,6 +45,13 @@ ssize_t write(int fd, const void *data, size_t size_bytes)
         return (ssize_t)size_bytes;
     }
     return fails_now(ENOSPC) ? -1 : syscall(SYS_write, fd, data, size_bytes);
+}
+
+ssize_t pwrite(int fd, const void *data, size_t size_bytes, off_t offset)
+{
+    return fails_now(ENOSPC)
+               ? -1
+               : syscall(SYS_pwrite64, fd, data, size_bytes, offset);
 }
 
 int fsync(int fd)

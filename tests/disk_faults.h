@@ -1,6 +1,6 @@
 /*
  * Faults of the disk: a test program that links disk_faults.c calls the
- * functions there in place of the C library's write, fsync, rename,
+ * functions there in place of the C library's write, pwrite, fsync, rename,
  * renameat2 and mkdir, and can make the nth call fail.
  */
 #ifndef ZO_TESTS_DISK_FAULTS_H

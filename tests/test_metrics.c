@@ -167,6 +167,7 @@ static void check_other_lines(void)
         .path = "out/state-00000003",
         .bytes = 12,
         .seconds = 1.5,
+        .stall_seconds = 0.5,
     };
     const char *text;
 
@@ -193,7 +194,7 @@ static void check_other_lines(void)
                            "\"is_best\":true}\n") != NULL);
     TAP_CHECK(strstr(text, "\n{\"kind\":\"save\",\"step\":3,") != NULL);
     TAP_CHECK(strstr(text, "\"path\":\"out/state-00000003\",\"bytes\":12,"
-                           "\"seconds\":1.5}\n") != NULL);
+                           "\"seconds\":1.5,\"stall_seconds\":0.5}\n") != NULL);
 }
 
 static void check_not_finite(void)
@@ -219,10 +220,10 @@ static void check_not_finite(void)
 static enum zo_status reopen(bool is_append)
 {
     struct zo_metrics *metrics = NULL;
-    enum zo_status status =
-        zo_metrics_open(&(struct zo_metrics_options){.path = first_path,
-                                                     .is_append = is_append},
-                        &metrics);
+    enum zo_status status = zo_metrics_open(
+        &(struct zo_metrics_options){
+            .path = first_path, .is_append = is_append, .last_step = 1},
+        &metrics);
 
     if (status == ZO_OK) {
         status =
@@ -259,6 +260,16 @@ static void check_append(void)
     TAP_CHECK(write_text(first_path, "{\"ki"));
     TAP_CHECK_INT(reopen(true), ZO_OK);
     TAP_CHECK(strncmp(read_text(first_path), "{\"kind\":\"run\"", 13) == 0);
+
+    /* Steps that will be done again go, with all that follows them. */
+    (void)snprintf(text, sizeof(text),
+                   "%s{\"kind\":\"eval\",\"step\":1,\"x\":\"%s\"}\n"
+                   "{\"kind\":\"step\",\"step\":2}\n{\"kind\":\"run\"}\n%s",
+                   whole, filler, whole);
+    TAP_CHECK(write_text(first_path, text));
+    TAP_CHECK_INT(reopen(true), ZO_OK);
+    TAP_CHECK(strstr(read_text(first_path), "x\"}\n{\"kind\":\"run\",") !=
+              NULL);
 
     /* Nobody else's file is touched. */
     TAP_CHECK(write_text(first_path, "dear diary"));

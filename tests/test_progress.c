@@ -213,7 +213,7 @@ static void test_other_lines(void)
                         "eval after step 10  loss 2.0000  perplexity 7.389"
                         "  rows 64  in 1:15  the best so far\n"
                         "saved out/\\x1b[2J after step 10  3.00 GiB in"
-                        " 1.2 s\n"));
+                        " 1.2 s, training waited 0.0 s\n"));
 }
 
 int main(void)

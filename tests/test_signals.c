@@ -125,6 +125,50 @@ static void test_names(void)
     TAP_CHECK(strcmp(zo_signals_name(SIGKILL), "a signal") == 0);
 }
 
+static int child_usr1(void)
+{
+    zo_signals_catch();
+    if (zo_signals_take_usr1()) {
+        return 1;
+    }
+    (void)raise(SIGUSR1);
+    if (zo_signals_caught() != 0 || !zo_signals_take_usr1()) {
+        return 2;
+    }
+    return zo_signals_take_usr1() ? 3 : 0;
+}
+
+static void test_usr1(void)
+{
+    TAP_CHECK_INT(run_child(child_usr1), 0);
+}
+
+/* The answer to SIGINT, and to no other, is there when it returns. */
+static int child_answers(void)
+{
+    static const char text[] = "wait 3 s";
+    char got[64];
+    int ends[2];
+
+    if (pipe(ends) != 0 || dup2(ends[1], STDERR_FILENO) < 0) {
+        return 1;
+    }
+    zo_signals_announce("wait 9 s");
+    zo_signals_announce(text);
+    zo_signals_catch();
+    (void)raise(SIGTERM);
+    (void)raise(SIGINT);
+    return read(ends[0], got, sizeof(got)) == sizeof(text) - 1 &&
+                   memcmp(got, text, sizeof(text) - 1) == 0
+               ? 0
+               : 2;
+}
+
+static void test_answers(void)
+{
+    TAP_CHECK_INT(run_child(child_answers), 0);
+}
+
 int main(void)
 {
     static const struct tap_case cases[] = {
@@ -134,6 +178,8 @@ int main(void)
         {"a signal that nohup ignored stays ignored",
          test_ignored_stays_ignored},
         {"a reader that leaves is a failed write", test_pipe},
+        {"SIGUSR1 asks for a save, once", test_usr1},
+        {"SIGINT is answered at once", test_answers},
         {"signals have names", test_names},
     };
     return tap_run(cases, TAP_COUNT(cases));

@@ -144,18 +144,24 @@ enum zo_status zo_disk_create(const char *path, struct zo_disk_file *file_out)
     return ZO_OK;
 }
 
-static enum zo_status fail_write(const struct zo_disk_file *file, int error,
-                                 size_t size_bytes)
+static enum zo_status fail_write_at(const struct zo_disk_file *file, int error,
+                                    uint64_t offset_bytes, size_t size_bytes)
 {
     const uint64_t free_bytes = zo_disk_free_bytes(file->path);
     char text[32];
 
     return ZO_FAIL_NATIVE(
         ZO_E_IO, error, "cannot write %zu bytes at %llu of %s: %s; %s free",
-        size_bytes, (unsigned long long)file->size_bytes, file->path,
+        size_bytes, (unsigned long long)offset_bytes, file->path,
         strerror(error),
         free_bytes == UINT64_MAX ? "unknown"
                                  : zo_text_gib(text, sizeof(text), free_bytes));
+}
+
+static enum zo_status fail_write(const struct zo_disk_file *file, int error,
+                                 size_t size_bytes)
+{
+    return fail_write_at(file, error, file->size_bytes, size_bytes);
 }
 
 enum zo_status zo_disk_append(struct zo_disk_file *file, const void *data,
@@ -174,6 +180,28 @@ enum zo_status zo_disk_append(struct zo_disk_file *file, const void *data,
             file->size_bytes += (uint64_t)put;
         } else if (errno != EINTR) {
             return fail_write(file, errno, rest);
+        }
+    }
+    return ZO_OK;
+}
+
+enum zo_status zo_disk_write_at(const struct zo_disk_file *file,
+                                uint64_t offset_bytes, const void *data,
+                                size_t size_bytes)
+{
+    size_t done = 0;
+
+    while (done < size_bytes) {
+        const size_t rest = size_bytes - done;
+        const uint64_t at = offset_bytes + done;
+        const ssize_t put =
+            pwrite(file->fd, (const char *)data + done,
+                   rest < MOVE_BYTES_MAX ? rest : MOVE_BYTES_MAX, (off_t)at);
+
+        if (put >= 0) {
+            done += (size_t)put;
+        } else if (errno != EINTR) {
+            return fail_write_at(file, errno, at, rest);
         }
     }
     return ZO_OK;

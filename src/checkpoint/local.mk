@@ -4,6 +4,8 @@ libzo_a_SOURCES += \
 	src/checkpoint/disk_file.h \
 	src/checkpoint/download.c \
 	src/checkpoint/download.h \
+	src/checkpoint/file_hash.c \
+	src/checkpoint/file_hash.h \
 	src/checkpoint/json_scan.c \
 	src/checkpoint/json_scan.h \
 	src/checkpoint/json_text.c \
@@ -22,6 +24,18 @@ libzo_a_SOURCES += \
 	src/checkpoint/safetensors.h \
 	src/checkpoint/safetensors_writer.c \
 	src/checkpoint/safetensors_writer.h \
+	src/checkpoint/state_codec.c \
+	src/checkpoint/state_codec.h \
+	src/checkpoint/state_folder.c \
+	src/checkpoint/state_folder.h \
+	src/checkpoint/state_format.c \
+	src/checkpoint/state_format.h \
+	src/checkpoint/state_manifest.c \
+	src/checkpoint/state_manifest.h \
+	src/checkpoint/state_reader.c \
+	src/checkpoint/state_reader.h \
+	src/checkpoint/state_writer.c \
+	src/checkpoint/state_writer.h \
 	src/checkpoint/tensor_source.c \
 	src/checkpoint/tensor_source.h \
 	src/checkpoint/tensor_source_private.h \
@@ -37,6 +51,7 @@ check_PROGRAMS += \
 	tests/test_pickle \
 	tests/test_safetensors \
 	tests/test_safetensors_writer \
+	tests/test_state_format \
 	tests/test_torch_bin \
 	tests/test_zip_archive
 model_fixtures = tests/model_fixtures.c tests/model_fixtures.h
@@ -48,5 +63,7 @@ tests_test_pickle_SOURCES = tests/test_pickle.c $(model_fixtures)
 tests_test_safetensors_SOURCES = tests/test_safetensors.c $(model_fixtures)
 tests_test_safetensors_writer_SOURCES = tests/test_safetensors_writer.c \
 	$(model_fixtures)
+tests_test_state_format_SOURCES = tests/test_state_format.c \
+	tests/disk_faults.c tests/disk_faults.h $(model_fixtures)
 tests_test_torch_bin_SOURCES = tests/test_torch_bin.c $(model_fixtures)
 tests_test_zip_archive_SOURCES = tests/test_zip_archive.c $(model_fixtures)

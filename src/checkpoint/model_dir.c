@@ -11,6 +11,7 @@
 #include "src/checkpoint/disk_file.h"
 #include "src/checkpoint/model_index.h"
 #include "src/checkpoint/safetensors.h"
+#include "src/checkpoint/state_reader.h"
 #include "src/checkpoint/torch_bin.h"
 
 #define NAMES_SHOWN 5 /* tensors that one message lists */
@@ -37,7 +38,8 @@ struct zo_model_dir {
     uint64_t total_bytes;
 };
 
-/* The four places of weights, in the order of precedence. */
+/* The places of weights, in the order of precedence.  A state is the folder
+ * itself, which its manifest names. */
 static const struct place {
     const char *name;
     bool is_index;
@@ -48,6 +50,7 @@ static const struct place {
     {"model.safetensors", false, zo_safetensors_open},
     {"pytorch_model.bin.index.json", true, zo_torch_bin_open},
     {"pytorch_model.bin", false, zo_torch_bin_open},
+    {ZO_STATE_MANIFEST, false, zo_state_open_weights},
 };
 
 static enum zo_status check_folder(const char *path)
@@ -98,9 +101,10 @@ static enum zo_status choose_place(const char *path, struct zo_notes *notes,
         }
     }
     if (chosen == NULL) {
-        return ZO_FAIL(
-            ZO_E_USAGE, "no weights in %s; looked for %s, %s, %s, %s", path,
-            places[0].name, places[1].name, places[2].name, places[3].name);
+        return ZO_FAIL(ZO_E_USAGE,
+                       "no weights in %s; looked for %s, %s, %s, %s, %s", path,
+                       places[0].name, places[1].name, places[2].name,
+                       places[3].name, places[4].name);
     }
     *place_out = chosen;
     return ZO_OK;
@@ -114,6 +118,9 @@ static enum zo_status add_shard(struct zo_model_dir *dir, const char *name,
     char *path = NULL;
 
     ZO_TRY(zo_strndup(name, strlen(name), &shard->name));
+    if (place->open == zo_state_open_weights) {
+        return place->open(dir->path, &shard->source);
+    }
     ZO_TRY(zo_disk_join(dir->path, name, &path));
     status = place->open(path, &shard->source);
     zo_free(path);

@@ -8,6 +8,7 @@
  *   2. model.safetensors
  *   3. pytorch_model.bin.index.json and its shards
  *   4. pytorch_model.bin
+ *   5. manifest.json: a training state, whose masters are the weights
  *
  * With an index only the index counts.  Index and shards are compared in
  * both directions before any data is read: every tensor exactly once, in the

@@ -9,6 +9,7 @@
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
 #include "src/checkpoint/json_scan.h"
+#include "src/checkpoint/state_reader.h"
 
 #define PIECE_BYTES 65536
 
@@ -20,7 +21,7 @@ static const char *const weight_suffixes[] = {
     ".ckpt",        ".h5",
     ".msgpack",     ".gguf",
     ".onnx",        ".npz",
-    ".partial",
+    ".partial",     ".state",
 };
 
 static bool ends_with(const char *name, const char *suffix)
@@ -31,8 +32,16 @@ static bool ends_with(const char *name, const char *suffix)
            strcmp(name + name_bytes - suffix_bytes, suffix) == 0;
 }
 
-static bool is_wanted(const char *name)
+/* Of a training state alone. */
+static const char *const state_names[] = {ZO_STATE_MANIFEST, "README"};
+
+static bool is_wanted(const char *name, bool is_state)
 {
+    for (size_t i = 0; is_state && i < ZO_COUNT(state_names); i++) {
+        if (strcmp(name, state_names[i]) == 0) {
+            return false;
+        }
+    }
     for (size_t i = 0; i < ZO_COUNT(weight_suffixes); i++) {
         if (ends_with(name, weight_suffixes[i])) {
             return false;
@@ -252,6 +261,7 @@ static enum zo_status list_names(const char *folder, enum part part,
 {
     enum zo_status status = ZO_OK;
     const struct dirent *entry;
+    const bool is_state = zo_state_is_one(folder);
     DIR *stream = opendir(folder);
 
     if (stream == NULL) {
@@ -259,7 +269,7 @@ static enum zo_status list_names(const char *folder, enum part part,
                               folder, strerror(errno));
     }
     while ((errno = 0, entry = readdir(stream)) != NULL) {
-        if (!is_wanted(entry->d_name) ||
+        if (!is_wanted(entry->d_name, is_state) ||
             (part != ALL &&
              is_of_tokenizer(entry->d_name) != (part == OF_TOKENIZER))) {
             continue;

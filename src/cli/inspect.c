@@ -11,6 +11,7 @@
 #include "src/base/jsonl.h"
 #include "src/base/memory.h"
 #include "src/cli/inputs.h"
+#include "src/checkpoint/state_reader.h"
 #include "src/cli/inspect.h"
 
 #define TEXT_COLUMNS 48
@@ -135,7 +136,8 @@ enum zo_status zo_cli_inspect(struct zo_cli *cli,
         return ZO_FAIL(ZO_E_USAGE, "inspect needs --model DIR");
     }
     if (options->data == NULL && options->text == NULL) {
-        return zo_inspect_model(cli, options);
+        return zo_state_is_one(options->model) ? zo_inspect_state(cli, options)
+                                               : zo_inspect_model(cli, options);
     }
     ZO_TRY(zo_cli_model_config(options, false, &cli->notes, &config));
     zo_cli_print_notes(cli);

@@ -1,5 +1,7 @@
 # Sources and tests of this folder.
 libzo_a_SOURCES += \
+	src/cli/answers.c \
+	src/cli/answers.h \
 	src/cli/bench.c \
 	src/cli/bench_frontier.c \
 	src/cli/bench_key.c \
@@ -23,6 +25,7 @@ libzo_a_SOURCES += \
 	src/cli/doctor_print.c \
 	src/cli/doctor_profile.c \
 	src/cli/eval.c \
+	src/cli/export.c \
 	src/cli/estimate.c \
 	src/cli/estimate.h \
 	src/cli/gains.c \
@@ -33,9 +36,13 @@ libzo_a_SOURCES += \
 	src/cli/inputs.h \
 	src/cli/inspect.c \
 	src/cli/inspect.h \
+	src/cli/inspect_files.c \
 	src/cli/inspect_model.c \
+	src/cli/inspect_state.c \
 	src/cli/machine.c \
 	src/cli/plan.c \
+	src/cli/predict.c \
+	src/cli/predict.h \
 	src/cli/plan_table.c \
 	src/cli/plan_table.h \
 	src/cli/print.c \
@@ -44,8 +51,11 @@ libzo_a_SOURCES += \
 	src/cli/print_place.c \
 	src/cli/print_place.h \
 	src/cli/print_plan.c \
+	src/cli/print_save.h \
 	src/cli/print_time.c \
 	src/cli/print_time.h \
+	src/cli/prompts.c \
+	src/cli/prompts.h \
 	src/cli/print_units.c \
 	src/cli/print_units.h \
 	src/cli/report.c \
@@ -62,6 +72,10 @@ libzo_a_SOURCES += \
 	src/cli/report_scale.h \
 	src/cli/report_step.c \
 	src/cli/report_trace.c \
+	src/cli/saving.c \
+	src/cli/saving.h \
+	src/cli/saving_settings.c \
+	src/cli/saving_thread.c \
 	src/cli/setup.c \
 	src/cli/setup.h \
 	src/cli/signals.c \
@@ -83,9 +97,18 @@ check_PROGRAMS += \
 dist_check_SCRIPTS += \
 	tests/bench.sh \
 	tests/bench_nvme.sh \
+	tests/answers.sh \
+	tests/kill_loop.sh \
 	tests/main_job.sh \
 	tests/doctor.sh \
+	tests/parity.sh \
 	tests/plan_table.sh \
 	tests/looking.sh \
 	tests/plan_time.sh \
+	tests/resume.sh \
 	tests/test_cli.sh
+
+# What this build computes, for tests/parity.sh.
+EXTRA_PROGRAMS += tests/print_logits
+tests_print_logits_SOURCES = tests/print_logits.c
+EXTRA_DIST += tests/parity.py

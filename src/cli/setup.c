@@ -35,7 +35,7 @@ static uint64_t less(uint64_t bytes, uint64_t reserve)
  * What was free before this process opened the device, less the reserve: the
  * plan counts what the context and the libraries have taken of it since.
  */
-static enum zo_status free_bytes(const struct zo_machine *machine, int device,
+enum zo_status zo_setup_gpu_room(const struct zo_machine *machine, int device,
                                  uint64_t *bytes_out)
 {
     const struct zo_device_info *info =
@@ -100,7 +100,7 @@ static enum zo_status set_gpu_budget(struct zo_setup *setup,
 
     for (int d = 0; d < machine->device_count; d++) {
         names[d] = machine->device_ops->info(machine->devices[d])->name;
-        ZO_TRY(free_bytes(machine, d, &bytes[d]));
+        ZO_TRY(zo_setup_gpu_room(machine, d, &bytes[d]));
         if (d == 0 || bytes[d] < setup->gpu_memory_bytes) {
             setup->gpu_memory_bytes = bytes[d];
         }
@@ -170,8 +170,6 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
         enum zo_option_id id;
         const char *why;
     } missing[] = {
-        {ZO_OPTION_RESUME, "saves no training state, only the model"},
-        {ZO_OPTION_RESUME_FROM, "saves no training state, only the model"},
         {ZO_OPTION_NVME, "does not spill to NVMe"},
     };
     size_t count = 0;
@@ -233,22 +231,6 @@ static enum zo_status note_collectives(const struct zo_setup *setup,
                : zo_note_add(notes, ZO_NOTE_INFO, "collectives: %s%s%s", text,
                              setup->devices.carrier[0] != '\0' ? "; " : "",
                              setup->devices.carrier);
-}
-
-static enum zo_status note_saving(const struct zo_setup *setup,
-                                  struct zo_notes *notes)
-{
-    const struct zo_options *options = setup->options;
-
-    if (!zo_option_given(options, ZO_OPTION_SAVE_MINUTES) &&
-        !zo_option_given(options, ZO_OPTION_SAVE_STEPS) &&
-        !zo_option_given(options, ZO_OPTION_SAVE_TOTAL_LIMIT)) {
-        return ZO_OK;
-    }
-    return zo_note_add(notes, ZO_NOTE_WARN,
-                       "--save-minutes, --save-steps, --save-total-limit: this "
-                       "version saves no training state; it writes the model "
-                       "at the end, or when a signal stops it");
 }
 
 static enum zo_status note_stage(const struct zo_setup *setup,
@@ -486,7 +468,6 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(check_simd(setup));
     ZO_TRY(note_stage(setup, notes));
     ZO_TRY(note_collectives(setup, notes));
-    ZO_TRY(note_saving(setup, notes));
     ZO_TRY(note_wishes(setup, notes));
     ZO_TRY(open_rows(setup, notes));
     ZO_TRY(zo_run_config_finish(&setup->config, setup->total_steps, notes));

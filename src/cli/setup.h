@@ -67,6 +67,13 @@ void zo_setup_vary_end(struct zo_setup *varied);
 enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
                                 struct zo_trainer **trainer_out) ZO_MUST_CHECK;
 
+/*
+ * The budget of a GPU where none is asked for: what was free of it before
+ * this process came, less a reserve.
+ */
+enum zo_status zo_setup_gpu_room(const struct zo_machine *machine, int device,
+                                 uint64_t *bytes_out) ZO_MUST_CHECK;
+
 /* plan with --profile of a shipped machine: what is here does not count. */
 bool zo_setup_plans_elsewhere(const struct zo_setup *setup);
 

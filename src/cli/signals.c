@@ -1,10 +1,18 @@
 #include "src/cli/signals.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
-/* The one flag of the program: a handler can reach nothing else. */
-static volatile sig_atomic_t signal_caught;
+/* The flags of the program: a handler can reach nothing else. */
+static volatile sig_atomic_t signal_caught, usr1_caught;
+
+/* What it says; two, so that one is whole while the other is written. */
+static char announcements[2][256];
+static volatile sig_atomic_t announcement;
 
 static const struct {
     int number;
@@ -13,9 +21,24 @@ static const struct {
 
 static void remember(int number)
 {
+    const int error = errno;
+
     if (signal_caught == 0) {
         signal_caught = number;
     }
+    if (number == SIGINT) {
+        const char *text = announcements[announcement];
+        const ssize_t put = write(STDERR_FILENO, text, strlen(text));
+
+        (void)put;
+    }
+    errno = error;
+}
+
+static void remember_usr1(int number)
+{
+    (void)number;
+    usr1_caught = 1;
 }
 
 void zo_signals_begin(void)
@@ -40,6 +63,26 @@ void zo_signals_catch(void)
     }
     action = (struct sigaction){.sa_handler = SIG_IGN};
     (void)sigaction(SIGPIPE, &action, NULL);
+    action =
+        (struct sigaction){.sa_handler = remember_usr1, .sa_flags = SA_RESTART};
+    (void)sigaction(SIGUSR1, &action, NULL);
+}
+
+void zo_signals_announce(const char *text)
+{
+    const int next = 1 - announcement;
+
+    (void)snprintf(announcements[next], sizeof(announcements[next]), "%s",
+                   text);
+    announcement = next;
+}
+
+bool zo_signals_take_usr1(void)
+{
+    const bool is_caught = usr1_caught != 0;
+
+    usr1_caught = 0;
+    return is_caught;
 }
 
 int zo_signals_caught(void)

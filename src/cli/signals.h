@@ -2,7 +2,8 @@
  * Signals that ask a run to stop.
  *
  * Layer 8.  SIGTERM, SIGHUP and the first SIGINT set a flag that the run
- * looks at between steps; a second SIGINT ends the process at once.  A signal
+ * looks at between steps; a second SIGINT ends the process at once; SIGUSR1
+ * sets another.  A signal
  * that the parent had ignored (nohup, background jobs) stays ignored.  Exit
  * codes are 128 + signal: 129, 130, 143.
  *
@@ -11,6 +12,8 @@
  */
 #ifndef ZO_SRC_CLI_SIGNALS_H
 #define ZO_SRC_CLI_SIGNALS_H
+
+#include <stdbool.h>
 
 #include "src/base/compiler.h"
 
@@ -27,6 +30,15 @@ void zo_signals_begin(void);
  * metrics pipe) is a failed write and not the end of the run.
  */
 void zo_signals_catch(void);
+
+/*
+ * What the first SIGINT answers on standard error, at once and not at the
+ * next step border; up to 255 bytes are kept.
+ */
+void zo_signals_announce(const char *text);
+
+/* Whether SIGUSR1, which asks for a save, has come since the last call. */
+bool zo_signals_take_usr1(void);
 
 /* The first signal that came, or 0. */
 int zo_signals_caught(void);

@@ -11,8 +11,10 @@
 #include "src/base/clock.h"
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
+#include "src/checkpoint/state_reader.h"
 #include "src/cli/cli.h"
 #include "src/cli/print_time.h"
+#include "src/cli/saving.h"
 #include "src/cli/setup.h"
 #include "src/cli/signals.h"
 #include "src/train/monitor.h"
@@ -29,6 +31,7 @@ struct run {
     struct zo_monitor *monitor; /* NULL: the JSON asks for none */
     struct zo_err file_failure; /* the first; status ZO_OK: none */
     struct zo_progress progress;
+    struct zo_saving saving;
     struct zo_watch watch;                       /* with --watch */
     char *model_path, *best_path, *metrics_path; /* owned; in --output */
     const char *source_path, *tokenizer_path;    /* borrowed; or NULL */
@@ -40,18 +43,19 @@ struct run {
 /* ---- before anything is allocated ---------------------------------------- */
 
 /* A directory that cannot be written is told now, not after the last step. */
-static enum zo_status check_target(const struct zo_options *options,
-                                   const char *path)
+static enum zo_status check_target(const struct run *run, const char *path)
 {
+    const struct zo_options *options = run->setup.options;
+    const bool replaces = options->overwrite || run->saving.continues;
     struct stat info;
 
-    if (lstat(path, &info) == 0 && !options->overwrite) {
+    if (lstat(path, &info) == 0 && !replaces) {
         return ZO_FAIL(ZO_E_USAGE,
                        "--output %s holds the model of an earlier run; name "
                        "another directory, or say --overwrite",
                        options->output);
     }
-    return zo_model_dir_check_target(path, options->overwrite);
+    return zo_model_dir_check_target(path, replaces);
 }
 
 static enum zo_status make_output(struct run *run)
@@ -74,8 +78,9 @@ static enum zo_status make_output(struct run *run)
     ZO_TRY(zo_disk_join(options->output, "model", &run->model_path));
     ZO_TRY(zo_disk_join(options->output, "best", &run->best_path));
     ZO_TRY(zo_disk_join(options->output, "metrics.jsonl", &run->metrics_path));
-    ZO_TRY(check_target(options, run->model_path));
-    return options->keep_best ? check_target(options, run->best_path) : ZO_OK;
+    ZO_TRY(zo_saving_output(&run->saving));
+    ZO_TRY(check_target(run, run->model_path));
+    return options->keep_best ? check_target(run, run->best_path) : ZO_OK;
 }
 
 static enum zo_status open_model(struct run *run)
@@ -90,6 +95,11 @@ static enum zo_status open_model(struct run *run)
     }
     ZO_TRY(
         zo_model_dir_open(setup->options->model, &run->cli->notes, &run->dir));
+    if (zo_state_is_one(setup->options->model)) { /* it holds masters */
+        run->source_dtype = setup->model.dtype;
+        run->has_inv_freq = true;
+        return ZO_OK;
+    }
     if (!zo_model_dir_dtype(run->dir, &run->source_dtype)) {
         return ZO_FAIL(ZO_E_CORRUPT,
                        "%s: holds no tensor in fp32, bf16 or fp16",
@@ -230,6 +240,10 @@ static enum zo_status prepare(struct run *run)
     ZO_TRY(zo_setup_open(options, &cli->notes, &run->setup));
     ZO_TRY(open_model(run));
     ZO_TRY(find_files(run));
+    run->saving.source_path = run->source_path;
+    run->saving.tokenizer_path = run->tokenizer_path;
+    run->saving.config_json = run->config_json;
+    run->saving.source_type = run->source_dtype;
     if (!options->dry_run) {
         ZO_TRY(make_output(run));
     }
@@ -318,6 +332,26 @@ static void show_step(struct run *run, const struct zo_step_metrics *metrics)
     }
 }
 
+static enum zo_status tell_save(struct run *run,
+                                const struct zo_save_metrics *metrics)
+{
+    if (metrics->path == NULL) {
+        return ZO_OK;
+    }
+    zo_watch_break(&run->watch);
+    zo_progress_save(&run->progress, metrics);
+    return keep_going(run, "metrics", zo_metrics_save(run->metrics, metrics));
+}
+
+/* Once a copy has been written, or at once. */
+static enum zo_status poll_save(struct run *run, bool waits)
+{
+    struct zo_save_metrics metrics;
+
+    ZO_TRY(zo_saving_poll(&run->saving, waits, &metrics));
+    return tell_save(run, &metrics);
+}
+
 static enum zo_status on_step(void *context,
                               const struct zo_step_metrics *metrics)
 {
@@ -329,6 +363,7 @@ static enum zo_status on_step(void *context,
         ZO_TRY(keep_going(run, "tensorboard and csv_monitor",
                           zo_monitor_step(run->monitor, metrics)));
     }
+    ZO_TRY(poll_save(run, false));
     return run->trace == NULL
                ? ZO_OK
                : keep_going(run, "the trace", zo_trace_write(run->trace));
@@ -350,6 +385,31 @@ static enum zo_status on_eval(void *context,
         ZO_TRY(write_model(run, run->best_path));
     }
     return ZO_OK;
+}
+
+static enum zo_status save_state(struct run *run, int64_t step, bool goes_on)
+{
+    struct zo_save_metrics metrics;
+
+    ZO_TRY(poll_save(run, true));
+    ZO_TRY(zo_saving_save(&run->saving, step, goes_on, &metrics));
+    return tell_save(run, &metrics);
+}
+
+static enum zo_status on_save(void *context, int64_t step)
+{
+    struct run *run = context;
+
+    return run->setup.options->save_only_model
+               ? write_model(run, run->model_path)
+               : save_state(run, step, true);
+}
+
+static bool wants_save(void *context, int64_t step)
+{
+    struct run *run = context;
+
+    return zo_saving_wants(&run->saving, step);
 }
 
 static bool wants_stop(void *context)
@@ -386,6 +446,8 @@ static enum zo_status open_metrics(struct run *run)
     const struct zo_metrics_options options = {
         .path = run->metrics_path,
         .second_path = run->setup.options->metrics,
+        .is_append = run->saving.continues,
+        .last_step = run->saving.step,
     };
     const struct zo_run_metrics metrics = {
         .version = PACKAGE_VERSION,
@@ -410,7 +472,7 @@ static void open_progress(struct run *run)
         .has_loss_scale = config->dtype == ZO_F16,
         .has_clipping = config->gradient_clipping > 0.0,
         .logging_steps = config->steps_per_print,
-        .first_step = 1,
+        .first_step = run->saving.step + 1,
         .total_steps = run->setup.total_steps,
     };
 
@@ -448,6 +510,60 @@ static enum zo_status fill_weights(struct run *run)
     return ZO_OK;
 }
 
+/* What did not stop the run, but fails it. */
+static enum zo_status fail_late(const struct zo_err *failure)
+{
+    return failure->status == ZO_OK ? ZO_OK : zo_err_adopt(failure);
+}
+
+/* From a state, or from the model. */
+static enum zo_status fill_states(struct run *run)
+{
+    run->saving.trainer = run->trainer;
+    ZO_TRY(run->saving.continues ? zo_saving_resume(&run->saving)
+                                 : fill_weights(run));
+    ZO_TRY(open_metrics(run));
+    open_progress(run);
+    zo_cli_print_notes(run->cli);
+    return zo_saving_begin(&run->saving);
+}
+
+/* A signal came: what was trained is on the disk, or it is a failure. */
+static enum zo_status stop(struct run *run, int64_t steps)
+{
+    const char *name = zo_signals_name(run->cli->stopped_by);
+
+    if (run->setup.options->save_only_model) {
+        (void)fprintf(run->cli->out,
+                      "stopped by %s after step %" PRId64
+                      "; writing the model\n",
+                      name, steps);
+        return write_model(run, run->model_path);
+    }
+    if (run->saving.failure.status != ZO_OK) {
+        return ZO_OK; /* told by the caller */
+    }
+    if (run->saving.saved == 0) {
+        return ZO_FAIL(ZO_E_IO,
+                       "stopped by %s before the first step: there is nothing "
+                       "to save",
+                       name);
+    }
+    (void)fprintf(run->cli->out,
+                  "stopped by %s after step %" PRId64
+                  "; go on with the same command and --resume\n",
+                  name, steps);
+    return ZO_OK;
+}
+
+/* Every step is done. */
+static enum zo_status finish(struct run *run)
+{
+    ZO_TRY(write_model(run, run->model_path));
+    (void)fprintf(run->cli->out, "the model is in %s\n", run->model_path);
+    return ZO_OK;
+}
+
 static enum zo_status run_steps(struct run *run)
 {
     const struct zo_trainer_watch watch = {
@@ -455,27 +571,28 @@ static enum zo_status run_steps(struct run *run)
         .on_step = on_step,
         .on_eval = on_eval,
         .wants_stop = wants_stop,
+        .wants_save = wants_save,
+        .on_save = on_save,
     };
     int64_t steps = 0;
     enum zo_status status;
 
-    ZO_TRY(fill_weights(run));
-    zo_cli_print_notes(run->cli);
+    ZO_TRY(fill_states(run));
     zo_signals_catch();
     status = zo_trainer_run(run->trainer, &watch, &steps);
     zo_progress_break(&run->progress);
     ZO_TRY(status);
-    run->cli->stopped_by = zo_signals_caught();
-    if (run->cli->stopped_by != 0) {
-        (void)fprintf(run->cli->out,
-                      "stopped by %s after step %" PRId64
-                      "; writing the model\n",
-                      zo_signals_name(run->cli->stopped_by), steps);
+    if (!run->setup.options->save_only_model) {
+        ZO_TRY(save_state(run, steps, false));
     }
-    ZO_TRY(write_model(run, run->model_path));
-    (void)fprintf(run->cli->out, "the model is in %s\n", run->model_path);
-    return run->file_failure.status == ZO_OK ? ZO_OK
-                                             : zo_err_adopt(&run->file_failure);
+    if (steps < run->setup.total_steps) {
+        run->cli->stopped_by = zo_signals_caught();
+        ZO_TRY(stop(run, steps));
+    } else {
+        ZO_TRY(finish(run));
+    }
+    ZO_TRY(fail_late(&run->saving.failure));
+    return fail_late(&run->file_failure);
 }
 
 /* Nothing in the JSON insists on page-locked memory. */
@@ -521,10 +638,9 @@ static enum zo_status train(struct run *run)
         (void)fprintf(run->cli->out, "dry run: nothing was trained\n");
         return ZO_OK;
     }
+    ZO_TRY(zo_saving_room(&run->saving));
     (void)fflush(run->cli->out);
     ZO_TRY(start(run));
-    ZO_TRY(open_metrics(run));
-    open_progress(run);
     return run_steps(run);
 }
 
@@ -532,7 +648,12 @@ enum zo_status zo_cli_train(struct zo_cli *cli,
                             const struct zo_options *options)
 {
     struct run run = {.cli = cli, .setup = {.options = options}};
-    const enum zo_status status = train(&run);
+    enum zo_status status;
+
+    run.saving = (struct zo_saving){
+        .cli = cli, .setup = &run.setup, .progress = &run.progress, .lock = -1};
+    status = train(&run);
+    zo_saving_close(&run.saving);
 
     zo_metrics_close(run.metrics);
     zo_monitor_close(run.monitor);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -106,6 +107,56 @@ static enum zo_status mend(int fd, const char *path, int64_t size_bytes)
     return ZO_OK;
 }
 
+/* Whether a line is of a later step. */
+static bool is_later(const char *line, int64_t last_step)
+{
+    long long step = 0;
+    char kind[8];
+
+    return sscanf(line, "{\"kind\":\"%7[a-z]\",\"step\":%lld", kind, &step) ==
+               2 &&
+           step > last_step;
+}
+
+/* Where the first line of a step behind last_step begins; -1: there is none. */
+static enum zo_status find_later(const char *path, int64_t last_step,
+                                 int64_t *at_out)
+{
+    FILE *file = fopen(path, "re");
+    bool is_start = true, is_found = false;
+    char part[256]; /* of a line: its beginning tells */
+    int64_t at = 0;
+
+    if (file == NULL) {
+        return ZO_FAIL_NATIVE(ZO_E_USAGE, errno,
+                              "cannot continue metrics file %s: %s", path,
+                              strerror(errno));
+    }
+    while (!is_found && fgets(part, sizeof(part), file) != NULL) {
+        const size_t length = strlen(part);
+
+        is_found = is_start && is_later(part, last_step);
+        is_start = length > 0 && part[length - 1] == '\n';
+        at += is_found ? 0 : (int64_t)length;
+    }
+    (void)fclose(file);
+    *at_out = is_found ? at : -1;
+    return ZO_OK;
+}
+
+/* Removes the lines of steps that are to be done again. */
+static enum zo_status forget(int fd, const char *path, int64_t last_step)
+{
+    int64_t at = 0;
+
+    ZO_TRY(find_later(path, last_step, &at));
+    if (at >= 0 && ftruncate(fd, (off_t)at) != 0) {
+        return ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot shorten %s: %s", path,
+                              strerror(errno));
+    }
+    return ZO_OK;
+}
+
 /* Empties an old file of ours: a slip of the pen must not cost the rows. */
 static enum zo_status empty(int fd, const char *path)
 {
@@ -145,8 +196,9 @@ static bool is_same_file(int fd, const struct stat *other)
 }
 
 /* Opens path and leaves its descriptor in *fd_out, or -1 if `first` is it. */
-static enum zo_status open_target(const char *path, bool is_append, int first,
-                                  int *fd_out)
+static enum zo_status open_target(const char *path,
+                                  const struct zo_metrics_options *options,
+                                  int first, int *fd_out)
 {
     struct stat info;
     enum zo_status status = ZO_OK;
@@ -162,8 +214,12 @@ static enum zo_status open_target(const char *path, bool is_append, int first,
         goto close_file;
     }
     if (S_ISREG(info.st_mode) && info.st_size > 0) {
-        ZO_TRY_GOTO(close_file,
-                    is_append ? mend(fd, path, info.st_size) : empty(fd, path));
+        ZO_TRY_GOTO(close_file, options->is_append
+                                    ? mend(fd, path, info.st_size)
+                                    : empty(fd, path));
+        if (options->is_append) {
+            ZO_TRY_GOTO(close_file, forget(fd, path, options->last_step));
+        }
     }
     *fd_out = fd;
     return ZO_OK;
@@ -189,8 +245,8 @@ enum zo_status zo_metrics_open(const struct zo_metrics_options *options,
 
         if (paths[i] != NULL) {
             ZO_TRY_GOTO(close_metrics,
-                        open_target(paths[i], options->is_append,
-                                    metrics->targets[0].fd, &target->fd));
+                        open_target(paths[i], options, metrics->targets[0].fd,
+                                    &target->fd));
         }
         if (target->fd >= 0) {
             zo_jsonl_init_fd(&target->json, target->fd, paths[i], metrics->line,
@@ -389,6 +445,7 @@ static void save_line(struct zo_jsonl *json, const void *values,
     zo_jsonl_text(json, "path", save->path);
     zo_jsonl_uint(json, "bytes", save->bytes);
     zo_jsonl_real(json, "seconds", save->seconds);
+    zo_jsonl_real(json, "stall_seconds", save->stall_seconds);
 }
 
 enum zo_status zo_metrics_run(struct zo_metrics *metrics,

@@ -6,8 +6,8 @@
  *
  * Each line leaves in one write to a file opened for appending, so a reader
  * of a growing file sees whole lines.  A run that continues another (append)
- * adds its own run line; where it repeats steps that were lost with an
- * unsaved state, the later line holds.  A last line that was cut off when the
+ * adds its own run line; lines of steps that were lost with an unsaved state
+ * are removed.  A last line that was cut off when the
  * machine stopped is removed.
  *
  * Keys of every line but the first: kind, step, epoch, time (UTC, ISO 8601).
@@ -91,7 +91,8 @@ struct zo_save_metrics {
     double epoch;
     const char *path;
     uint64_t bytes;
-    double seconds;
+    double seconds;       /* until it was on the disk */
+    double stall_seconds; /* of those, that training waited */
 };
 
 /* tokens / step_seconds; 0 for a step of no time. */
@@ -104,6 +105,7 @@ struct zo_metrics_options {
     const char *path;        /* borrowed until close; NULL: none */
     const char *second_path; /* another copy of every line; or NULL */
     bool is_append;          /* continue; else an old file is emptied */
+    int64_t last_step;       /* to continue behind: lines of later ones go */
 };
 
 struct zo_metrics; /* opaque */

@@ -180,6 +180,7 @@ void zo_progress_save(struct zo_progress *progress,
     append(line, "saved %s after step %lld  %s in %.1f s", path,
            (long long)metrics->step,
            zo_text_gib(size, sizeof(size), metrics->bytes), metrics->seconds);
+    append(line, ", training waited %.1f s", metrics->stall_seconds);
     put_line(progress, line, true);
 }
 

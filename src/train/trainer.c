@@ -415,6 +415,13 @@ static double sum_losses(const struct zo_trainer *trainer, int slot)
 enum zo_status zo_trainer_evaluate(struct zo_trainer *trainer,
                                    struct zo_eval_metrics *metrics_out)
 {
+    return zo_trainer_evaluate_told(trainer, NULL, NULL, metrics_out);
+}
+
+enum zo_status zo_trainer_evaluate_told(struct zo_trainer *trainer,
+                                        zo_evaluated_fn tell, void *context,
+                                        struct zo_eval_metrics *metrics_out)
+{
     struct zo_batches *batches = trainer->options.eval_batches;
     const int64_t steps = zo_batches_steps_per_epoch(batches);
     const int64_t started_ns = zo_clock_ns();
@@ -436,6 +443,10 @@ enum zo_status zo_trainer_evaluate(struct zo_trainer *trainer,
         metrics.rows += batch.rows;
         metrics.tokens += batch.tokens;
         metrics.label_tokens += batch.labels;
+        metrics.seconds = zo_clock_seconds(started_ns, zo_clock_ns());
+        if (tell != NULL) {
+            tell(context, &metrics);
+        }
     }
     metrics.loss =
         metrics.label_tokens > 0 ? sum / (double)metrics.label_tokens : NAN;
@@ -464,6 +475,20 @@ static enum zo_status evaluate_now(struct zo_trainer *trainer, int64_t step,
     return ZO_OK;
 }
 
+/* ---- saving -------------------------------------------------------------- */
+
+/* Behind a step that has been told: every update has run, and is sound. */
+static enum zo_status save_now(struct zo_trainer *trainer, int64_t step,
+                               const struct zo_trainer_watch *watch)
+{
+    ZO_TRY(run_tail(trainer));
+    ZO_TRY(zo_executor_drain(trainer->executor));
+    ZO_TRY(check_last_update(trainer));
+    ZO_TRY(watch->on_save(watch->context, step));
+    trainer->last_done_ns = zo_clock_ns(); /* no step takes its time */
+    return ZO_OK;
+}
+
 /* ---- the run ------------------------------------------------------------- */
 
 /*
@@ -483,6 +508,7 @@ static enum zo_status run_steps(struct zo_trainer *trainer,
             options->eval_batches != NULL &&
             ((options->eval_every > 0 && step % options->eval_every == 0) ||
              step == options->last_step);
+        bool saves;
 
         if (watch->wants_stop != NULL && watch->wants_stop(watch->context)) {
             break;
@@ -490,12 +516,19 @@ static enum zo_status run_steps(struct zo_trainer *trainer,
         ZO_TRY(start_step(trainer, step));
         ZO_TRY(finish_step(trainer, &before, watch));
         *steps_out = step;
-        if (evaluates) {
+        saves = watch->wants_save != NULL &&
+                watch->wants_save(watch->context, step);
+        if (evaluates || saves) {
             const struct started now = trainer->last;
 
             trainer->last.is_under_way = false;
             ZO_TRY(finish_step(trainer, &now, watch));
+        }
+        if (evaluates) {
             ZO_TRY(evaluate_now(trainer, step, watch));
+        }
+        if (saves) {
+            ZO_TRY(save_now(trainer, step, watch));
         }
     }
     return finish_step(trainer, &trainer->last, watch);

@@ -11,6 +11,7 @@
 #include "config/run_config.h"
 #include "offload/placement.h"
 #include "offload/planner.h"
+#include "src/checkpoint/state_writer.h"
 #include "src/data/batches.h"
 #include "src/train/decide.h"
 #include "src/train/devices.h"
@@ -115,6 +116,10 @@ struct zo_trainer_watch {
     enum zo_status (*on_eval)(void *context,
                               const struct zo_eval_metrics *metrics);
     bool (*wants_stop)(void *context); /* asked before each step */
+    /* Asked once a step is on its way; true: on_save follows behind it, with
+     * nothing under way and every update done. */
+    bool (*wants_save)(void *context, int64_t step);
+    enum zo_status (*on_save)(void *context, int64_t step);
 };
 
 /*
@@ -131,10 +136,58 @@ enum zo_status zo_trainer_run(struct zo_trainer *trainer,
                               const struct zo_trainer_watch *watch,
                               int64_t *steps_out) ZO_MUST_CHECK;
 
+/*
+ * Writes the state behind the last step.  Within on_save, or behind run().
+ * The trainer adds to *options the tensors, and to the run that it names
+ * where training stands: from step to skipped_steps.  As zo_state_write().
+ */
+enum zo_status
+zo_trainer_save(struct zo_trainer *trainer,
+                const struct zo_state_write_options *options,
+                struct zo_state_written *written_out) ZO_MUST_CHECK;
+
+/*
+ * A copy of the state in host memory, so that training goes on while it is
+ * written.  Copying is as zo_trainer_save(); the copy is then on its own, but
+ * for the names of parameters, which the trainer keeps until it is closed.
+ * zo_trainer_copy_save() may be called in any thread, with a pool of its own
+ * in `options`.
+ *
+ *   ZO_E_NOMEM   no memory for it
+ */
+struct zo_trainer_copy;
+uint64_t zo_trainer_copy_bytes(const struct zo_trainer *trainer);
+enum zo_status zo_trainer_copy(struct zo_trainer *trainer,
+                               struct zo_trainer_copy **copy_out) ZO_MUST_CHECK;
+enum zo_status
+zo_trainer_copy_save(const struct zo_trainer_copy *copy,
+                     const struct zo_state_write_options *options,
+                     struct zo_state_written *written_out) ZO_MUST_CHECK;
+void zo_trainer_copy_close(struct zo_trainer_copy *copy); /* NULL is allowed */
+
+/*
+ * Behind start, instead of loading weights: continues where a state stands.
+ * The next step to run is the one behind it, whatever first_step was.
+ *
+ *   ZO_E_CONFIG    it is the state of another model
+ *   ZO_E_CORRUPT   it is damaged; another one may be tried
+ */
+enum zo_status zo_trainer_restore(struct zo_trainer *trainer,
+                                  const struct zo_state *state) ZO_MUST_CHECK;
+
 /* Loss over all of eval_batches.  step and is_best are left to the caller. */
 enum zo_status
 zo_trainer_evaluate(struct zo_trainer *trainer,
                     struct zo_eval_metrics *metrics_out) ZO_MUST_CHECK;
+
+/* The same, telling after each batch what rows, tokens and seconds it took so
+ * far. */
+typedef void (*zo_evaluated_fn)(void *context,
+                                const struct zo_eval_metrics *so_far);
+enum zo_status
+zo_trainer_evaluate_told(struct zo_trainer *trainer, zo_evaluated_fn tell,
+                         void *context,
+                         struct zo_eval_metrics *metrics_out) ZO_MUST_CHECK;
 
 /*
  * For tests: the gradient of a parameter in the last step, fp32, from the

@@ -42,13 +42,15 @@ struct maker {
                            float *target, struct zo_value_counts *counts);
     const struct zo_weights *weights;
     const struct zo_model_dir *dir; /* of the ones that read */
+    const struct zo_state *state;   /* of the ones that restore */
     uint64_t seed;                  /* of the ones that invent */
 };
 
 /* What one thread makes and sends at a time. */
 struct part {
     size_t parameter;
-    int64_t first, count; /* elements of the parameter */
+    enum zo_state_kind kind; /* moments when a state is restored */
+    int64_t first, count;    /* elements of the parameter */
 };
 
 /*
@@ -139,6 +141,22 @@ struct stretch {
     int64_t first, count;
 };
 
+static struct stretch stretch_of(const struct filling *filling,
+                                 const struct part *part, int device)
+{
+    const struct zo_weights *weights = filling->maker->weights;
+
+    return (struct stretch){
+        .weights = weights,
+        .staging = filling->staging,
+        .unit = zo_glm_parameters(weights->glm)->items[part->parameter].unit,
+        .device = device,
+        .first = zo_glm_tensors(weights->glm)[part->parameter].offset_elems +
+                 part->first,
+        .count = part->count,
+    };
+}
+
 /* What of it the buffer holds; the host's buffers are one for all devices. */
 static enum zo_status send(const struct stretch *stretch, zo_buffer_id id,
                            const void *source, size_t elem_bytes)
@@ -192,6 +210,34 @@ static uint64_t count_overflows(enum zo_dtype type, const struct forms *forms,
     return overflows;
 }
 
+/* A moment goes as it is. */
+static enum zo_status send_moment(const struct filling *filling,
+                                  const struct part *part, void *memory)
+{
+    const struct zo_weights *weights = filling->maker->weights;
+    const struct zo_tensor_source *source =
+        zo_state_tensors(filling->maker->state, part->kind);
+    const enum zo_dtype type = weights->train->options.moment_type;
+    const char *name =
+        zo_glm_parameters(weights->glm)->items[part->parameter].name;
+    size_t index = 0;
+
+    ZO_ASSERT(zo_tensor_source_find(source, name, &index));
+    ZO_TRY(zo_tensor_source_read_as(source, index, (uint64_t)part->first,
+                                    (uint64_t)part->count, type, memory, NULL));
+    for (int d = 0; d < weights->device_count; d++) {
+        const struct stretch stretch = stretch_of(filling, part, d);
+        const struct zo_unit_buffers *buffers =
+            zo_build_unit(weights->train, stretch.unit, d);
+
+        ZO_TRY(send(&stretch,
+                    part->kind == ZO_STATE_EXP_AVG ? buffers->exp_avg
+                                                   : buffers->exp_avg_sq,
+                    memory, zo_dtype_bytes(type)));
+    }
+    return ZO_OK;
+}
+
 /* Makes a part in the piece, and queues its copies to all devices. */
 static enum zo_status send_part(const struct filling *filling,
                                 const struct part *part,
@@ -200,26 +246,20 @@ static enum zo_status send_part(const struct filling *filling,
 {
     const struct maker *maker = filling->maker;
     const struct zo_weights *weights = maker->weights;
-    const struct zo_unit_tensor *tensor =
-        &zo_glm_tensors(weights->glm)[part->parameter];
     const int unit =
         zo_glm_parameters(weights->glm)->items[part->parameter].unit;
     const bool has_remainder =
         home_of(weights, unit, 0).remainder != ZO_NO_BUFFER;
 
+    if (part->kind != ZO_STATE_MASTER) {
+        return send_moment(filling, part, forms->master);
+    }
     ZO_TRY(maker->make(maker, part->parameter, part->first, part->count,
                        forms->master, counts));
     split(weights->type, has_remainder, forms, part->count);
     counts->overflowed += count_overflows(weights->type, forms, part->count);
     for (int d = 0; d < weights->device_count; d++) {
-        const struct stretch stretch = {
-            .weights = weights,
-            .staging = filling->staging,
-            .unit = unit,
-            .device = d,
-            .first = tensor->offset_elems + part->first,
-            .count = part->count,
-        };
+        const struct stretch stretch = stretch_of(filling, part, d);
 
         ZO_TRY(upload_to(&stretch, forms));
     }
@@ -303,28 +343,40 @@ static enum zo_status judge(const struct filling *filling,
                                      ZO_VALUES_REFUSE, notes);
 }
 
+static void list_kind(struct filling *filling, size_t parameter,
+                      enum zo_state_kind kind, int64_t step)
+{
+    const int64_t elems =
+        zo_glm_tensors(filling->maker->weights->glm)[parameter].elems;
+
+    for (int64_t at = 0; at < elems; at += step) {
+        filling->parts[filling->part_count++] =
+            (struct part){parameter, kind, at, zo_min_i64(step, elems - at)};
+    }
+}
+
 /* All parts, in the order of the files; allocates their list. */
 static enum zo_status list_parts(struct filling *filling)
 {
     const struct zo_weights *weights = filling->maker->weights;
     const struct zo_unit_tensor *tensors = zo_glm_tensors(weights->glm);
     const size_t parameters = zo_glm_parameters(weights->glm)->trained_count;
+    const int kinds = filling->maker->state != NULL ? ZO_STATE_KINDS : 1;
     const int64_t step =
         weights->part_elems > 0 ? weights->part_elems : PART_ELEMS;
     int64_t count = 0;
 
     filling->part_elems = 1;
     for (size_t i = 0; i < parameters; i++) {
-        count += zo_div_ceil(tensors[i].elems, step);
+        count += zo_div_ceil(tensors[i].elems, step) * kinds;
         filling->part_elems =
             zo_max_i64(filling->part_elems, zo_min_i64(tensors[i].elems, step));
     }
     ZO_TRY(zo_alloc((size_t)count, sizeof(filling->parts[0]),
                     "the parts of all tensors", &filling->parts));
     for (size_t i = 0; i < parameters; i++) {
-        for (int64_t at = 0; at < tensors[i].elems; at += step) {
-            filling->parts[filling->part_count++] =
-                (struct part){i, at, zo_min_i64(step, tensors[i].elems - at)};
+        for (int kind = 0; kind < kinds; kind++) {
+            list_kind(filling, i, (enum zo_state_kind)kind, step);
         }
     }
     return zo_alloc(parameters, sizeof(filling->counts[0]),
@@ -419,6 +471,73 @@ enum zo_status zo_weights_load(const struct zo_weights *weights,
 
     ZO_TRY(check_names(weights, dir, notes));
     return fill(&maker, notes);
+}
+
+/* ---- restoring ----------------------------------------------------------- */
+
+static enum zo_status restore_part(const struct maker *maker, size_t parameter,
+                                   int64_t first_elem, int64_t elem_count,
+                                   float *target,
+                                   struct zo_value_counts *counts)
+{
+    const struct zo_tensor_source *source =
+        zo_state_tensors(maker->state, ZO_STATE_MASTER);
+    const char *name =
+        zo_glm_parameters(maker->weights->glm)->items[parameter].name;
+    size_t index = 0;
+
+    ZO_ASSERT(zo_tensor_source_find(source, name, &index));
+    ZO_TRY(zo_tensor_source_read_as(source, index, (uint64_t)first_elem,
+                                    (uint64_t)elem_count, ZO_F32, target,
+                                    counts));
+    return counts->non_finite == 0
+               ? ZO_OK
+               : ZO_FAIL(ZO_E_CORRUPT,
+                         "%s: \"%s\" has a weight that is not finite",
+                         zo_state_path(maker->state), name);
+}
+
+enum zo_status zo_weights_check_state(const struct zo_weights *weights,
+                                      const struct zo_state *state)
+{
+    const struct zo_parameters *parameters = zo_glm_parameters(weights->glm);
+    const struct zo_tensor_source *source =
+        zo_state_tensors(state, ZO_STATE_MASTER);
+
+    for (size_t i = 0; i < parameters->trained_count; i++) {
+        const struct zo_parameter *parameter = &parameters->items[i];
+        const struct zo_tensor_info *info = NULL;
+        size_t index = 0;
+
+        if (zo_tensor_source_find(source, parameter->name, &index)) {
+            info = zo_tensor_source_info(source, index);
+        }
+        if (info == NULL || info->rank != parameter->dims ||
+            info->elem_count != (uint64_t)parameter->elems ||
+            info->shape[0] != parameter->shape[0]) {
+            return ZO_FAIL(ZO_E_CONFIG,
+                           "%s: no tensor \"%s\" of the model's shape: it is "
+                           "the state of another model",
+                           zo_state_path(state), parameter->name);
+        }
+    }
+    if (zo_tensor_source_count(source) != parameters->trained_count) {
+        return ZO_FAIL(ZO_E_CONFIG,
+                       "%s: %zu tensors, and the model has %zu: it is the "
+                       "state of another model",
+                       zo_state_path(state), zo_tensor_source_count(source),
+                       parameters->trained_count);
+    }
+    return ZO_OK;
+}
+
+enum zo_status zo_weights_restore(const struct zo_weights *weights,
+                                  const struct zo_state *state)
+{
+    const struct maker maker = {
+        .make = restore_part, .weights = weights, .state = state};
+
+    return fill(&maker, NULL);
 }
 
 /* ---- random weights ------------------------------------------------------ */

@@ -12,6 +12,7 @@
 #include "src/base/notes.h"
 #include "src/checkpoint/model_dir.h"
 #include "src/checkpoint/model_dir_writer.h"
+#include "src/checkpoint/state_reader.h"
 #include "src/model/glm.h"
 
 ZO_C_BEGIN
@@ -44,6 +45,20 @@ struct zo_weights {
 enum zo_status zo_weights_load(const struct zo_weights *weights,
                                const struct zo_model_dir *dir,
                                struct zo_notes *notes) ZO_MUST_CHECK;
+
+/*
+ * Likewise from a training state, with its moments, whatever machine saved
+ * it.  The state is the model's: zo_weights_check_state().
+ *
+ *   ZO_E_CORRUPT   a shard is damaged; what was loaded so far is of no use
+ */
+enum zo_status zo_weights_restore(const struct zo_weights *weights,
+                                  const struct zo_state *state) ZO_MUST_CHECK;
+
+/* ZO_E_CONFIG: it is the state of a model with other parameters. */
+enum zo_status
+zo_weights_check_state(const struct zo_weights *weights,
+                       const struct zo_state *state) ZO_MUST_CHECK;
 
 /*
  * Random weights instead, those that `init` writes for the same seed.

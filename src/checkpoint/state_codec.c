@@ -1,0 +1,188 @@
+#include "src/checkpoint/state_codec.h"
+
+#include <string.h>
+#include <zstd.h>
+
+#include "src/base/hash.h"
+#include "src/base/memory.h"
+
+#define LEVEL 1
+
+/* A part that shrinks by less is stored as it is: it is read faster so. */
+#define GAIN_MIN 32
+
+struct zo_state_codec {
+    ZSTD_CCtx *packer;
+    ZSTD_DCtx *unpacker;
+    size_t raw_bytes;
+    char *raw, *planes, *stored;
+};
+
+enum zo_status zo_state_codec_open(size_t raw_bytes,
+                                   struct zo_state_codec **codec_out)
+{
+    struct zo_state_codec *codec = NULL;
+    enum zo_status status;
+
+    ZO_TRY(zo_alloc(1, sizeof(*codec), "a codec of states", &codec));
+    codec->raw_bytes = raw_bytes;
+    codec->packer = ZSTD_createCCtx();
+    codec->unpacker = ZSTD_createDCtx();
+    if (codec->packer == NULL || codec->unpacker == NULL) {
+        status = ZO_FAIL(ZO_E_NOMEM, "no memory for a codec of zstd");
+        goto close_codec;
+    }
+    ZO_TRY_GOTO(close_codec,
+                zo_alloc(raw_bytes, 1, "a piece of a state", &codec->raw));
+    ZO_TRY_GOTO(close_codec,
+                zo_alloc(raw_bytes, 1, "a piece of a state", &codec->planes));
+    ZO_TRY_GOTO(close_codec,
+                zo_alloc(raw_bytes, 1, "a piece of a state", &codec->stored));
+    *codec_out = codec;
+    return ZO_OK;
+
+close_codec:
+    zo_state_codec_close(codec);
+    return status;
+}
+
+void zo_state_codec_close(struct zo_state_codec *codec)
+{
+    if (codec == NULL) {
+        return;
+    }
+    (void)ZSTD_freeCCtx(codec->packer);
+    (void)ZSTD_freeDCtx(codec->unpacker);
+    zo_free(codec->raw);
+    zo_free(codec->planes);
+    zo_free(codec->stored);
+    zo_free(codec);
+}
+
+void *zo_state_codec_raw(struct zo_state_codec *codec)
+{
+    return codec->raw;
+}
+
+void *zo_state_codec_stored(struct zo_state_codec *codec)
+{
+    return codec->stored;
+}
+
+size_t zo_state_piece_bytes(const struct zo_state_piece *piece,
+                            size_t elem_bytes)
+{
+    size_t bytes = 0;
+
+    for (size_t p = 0; p < elem_bytes; p++) {
+        bytes += piece->stored_bytes[p];
+    }
+    return bytes;
+}
+
+/* Byte p of every element goes to plane p. */
+static void part_planes(const void *raw, size_t count, size_t elem_bytes,
+                        char *planes)
+{
+    if (elem_bytes == 2) {
+        const uint16_t *restrict source = raw;
+        uint8_t *restrict low = (uint8_t *)planes;
+        uint8_t *restrict high = low + count;
+
+        for (size_t i = 0; i < count; i++) {
+            low[i] = (uint8_t)source[i];
+            high[i] = (uint8_t)(source[i] >> 8);
+        }
+        return;
+    }
+    for (size_t p = 0; p < 4; p++) {
+        const uint32_t *restrict source = raw;
+        uint8_t *restrict plane = (uint8_t *)planes + p * count;
+
+        for (size_t i = 0; i < count; i++) {
+            plane[i] = (uint8_t)(source[i] >> (8 * p));
+        }
+    }
+}
+
+static void join_planes(const char *planes, size_t count, size_t elem_bytes,
+                        void *raw)
+{
+    const uint8_t *restrict bytes = (const uint8_t *)planes;
+
+    if (elem_bytes == 2) {
+        uint16_t *restrict target = raw;
+
+        for (size_t i = 0; i < count; i++) {
+            target[i] = (uint16_t)(bytes[i] | bytes[count + i] << 8);
+        }
+    } else {
+        uint32_t *restrict target = raw;
+
+        for (size_t i = 0; i < count; i++) {
+            target[i] = (uint32_t)bytes[i] | (uint32_t)bytes[count + i] << 8 |
+                        (uint32_t)bytes[2 * count + i] << 16 |
+                        (uint32_t)bytes[3 * count + i] << 24;
+        }
+    }
+}
+
+enum zo_status zo_state_codec_pack(struct zo_state_codec *codec,
+                                   size_t elem_count, size_t elem_bytes,
+                                   struct zo_state_piece *piece)
+{
+    size_t at = 0;
+
+    ZO_ASSERT(elem_count * elem_bytes <= codec->raw_bytes && elem_count > 0);
+    piece->hash = zo_hash64(codec->raw, elem_count * elem_bytes);
+    part_planes(codec->raw, elem_count, elem_bytes, codec->planes);
+    for (size_t p = 0; p < elem_bytes; p++) {
+        const char *plane = codec->planes + p * elem_count;
+        const size_t room = elem_count - elem_count / GAIN_MIN;
+        size_t size = ZSTD_compressCCtx(codec->packer, codec->stored + at, room,
+                                        plane, elem_count, LEVEL);
+
+        if (ZSTD_isError(size) || size >= elem_count) {
+            size = elem_count;
+            memcpy(codec->stored + at, plane, elem_count);
+        }
+        piece->stored_bytes[p] = (uint32_t)size;
+        at += size;
+    }
+    return ZO_OK;
+}
+
+/* Into a room of known size, whatever the frame says of itself. */
+static bool unpack_plane(struct zo_state_codec *codec, const char *stored,
+                         size_t stored_bytes, char *plane, size_t elem_count)
+{
+    if (stored_bytes == elem_count) {
+        memcpy(plane, stored, elem_count);
+        return true;
+    }
+    return ZSTD_decompressDCtx(codec->unpacker, plane, elem_count, stored,
+                               stored_bytes) == elem_count;
+}
+
+enum zo_status zo_state_codec_unpack(struct zo_state_codec *codec,
+                                     const struct zo_state_piece *piece,
+                                     size_t elem_count, size_t elem_bytes,
+                                     void *target)
+{
+    size_t at = 0;
+
+    ZO_ASSERT(elem_count * elem_bytes <= codec->raw_bytes);
+    for (size_t p = 0; p < elem_bytes; p++) {
+        ZO_ASSERT(piece->stored_bytes[p] <= elem_count);
+        if (!unpack_plane(codec, codec->stored + at, piece->stored_bytes[p],
+                          codec->planes + p * elem_count, elem_count)) {
+            return ZO_FAIL(ZO_E_CORRUPT, "a zstd frame is damaged");
+        }
+        at += piece->stored_bytes[p];
+    }
+    join_planes(codec->planes, elem_count, elem_bytes, target);
+    if (zo_hash64(target, elem_count * elem_bytes) != piece->hash) {
+        return ZO_FAIL(ZO_E_CORRUPT, "a checksum differs");
+    }
+    return ZO_OK;
+}

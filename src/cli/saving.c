@@ -1,0 +1,560 @@
+#include "src/cli/saving.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/memory.h"
+#include "src/base/system.h"
+#include "src/base/text.h"
+#include "src/checkpoint/disk_file.h"
+#include "src/checkpoint/state_folder.h"
+#include "src/cli/signals.h"
+
+/* That a copy leaves free. */
+#define ROOM_RESERVE_BYTES ((uint64_t)2 << 30)
+
+/* Until one was measured: what a plain disk takes. */
+#define BYTES_PER_SECOND_GUESS 1e9
+
+static const char *output_of(const struct zo_saving *saving)
+{
+    return saving->setup->options->output;
+}
+
+/* ---- before the run --------------------------------------------------------
+ */
+
+/* Held until the process ends; a file system without locks goes without. */
+static enum zo_status lock_output(struct zo_saving *saving)
+{
+    const char *output = output_of(saving);
+
+    saving->lock = open(output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (saving->lock >= 0 && flock(saving->lock, LOCK_EX | LOCK_NB) != 0 &&
+        errno == EWOULDBLOCK) {
+        return ZO_FAIL(ZO_E_USAGE, "--output %s: another run is writing to it",
+                       output);
+    }
+    return ZO_OK;
+}
+
+/* Same folder, whatever it is called. */
+static bool is_same_folder(const char *a, const char *b)
+{
+    struct stat left, right;
+
+    return stat(a, &left) == 0 && stat(b, &right) == 0 &&
+           left.st_dev == right.st_dev && left.st_ino == right.st_ino;
+}
+
+/* The state that --resume=DIR names: one of the output's, or the first here. */
+static enum zo_status check_named(struct zo_saving *saving, size_t states)
+{
+    const char *path = saving->setup->options->resume;
+    struct zo_state *state = NULL;
+    char *folder = NULL, *name = NULL;
+    bool is_inside;
+    enum zo_status status;
+
+    ZO_TRY(zo_disk_split(path, &folder, &name));
+    is_inside = is_same_folder(folder, output_of(saving));
+    zo_free(folder);
+    zo_free(name);
+    if (states > 0 && !is_inside && !saving->setup->options->overwrite) {
+        return ZO_FAIL(ZO_E_USAGE,
+                       "--output %s holds states of another run than %s; name "
+                       "another directory, or say --overwrite",
+                       output_of(saving), path);
+    }
+    ZO_TRY(zo_state_open(path, &state));
+    status = zo_saving_check(saving->setup, state, NULL);
+    zo_state_close(state);
+    return status;
+}
+
+/* The newest that opens is of these data and this model. */
+static enum zo_status check_newest(struct zo_saving *saving,
+                                   const int64_t *steps, size_t count)
+{
+    enum zo_status status = ZO_E_CORRUPT;
+
+    for (size_t i = 0; status == ZO_E_CORRUPT && i < count; i++) {
+        struct zo_state *state = NULL;
+        char *path = NULL;
+
+        ZO_TRY(zo_state_folder_path(output_of(saving), steps[i], &path));
+        status = zo_state_open(path, &state);
+        zo_free(path);
+        if (status == ZO_OK) {
+            status = zo_saving_check(saving->setup, state, NULL);
+        } else if (status != ZO_E_NOMEM) {
+            status = ZO_E_CORRUPT; /* told when it is its turn */
+        }
+        zo_state_close(state);
+    }
+    return status == ZO_E_CORRUPT ? ZO_OK : status;
+}
+
+static enum zo_status check_states(struct zo_saving *saving,
+                                   const int64_t *steps, size_t count)
+{
+    const struct zo_options *options = saving->setup->options;
+
+    if (options->resume == NULL) {
+        return count == 0 || options->overwrite
+                   ? ZO_OK
+                   : ZO_FAIL(ZO_E_USAGE,
+                             "--output %s holds states of an earlier run, the "
+                             "newest behind step %" PRId64
+                             "; go on from it with --resume, or start anew "
+                             "with --overwrite",
+                             options->output, steps[0]);
+    }
+    if (strcmp(options->resume, "auto") != 0) {
+        saving->continues = true;
+        return check_named(saving, count);
+    }
+    saving->continues = count > 0;
+    return check_newest(saving, steps, count);
+}
+
+enum zo_status zo_saving_output(struct zo_saving *saving)
+{
+    int64_t *steps = NULL;
+    size_t count = 0;
+    enum zo_status status;
+
+    ZO_TRY(lock_output(saving));
+    ZO_TRY(zo_state_folder_clean(output_of(saving)));
+    ZO_TRY(zo_state_folder_list(output_of(saving), &steps, &count));
+    status = check_states(saving, steps, count);
+    zo_free(steps);
+    return status;
+}
+
+static uint64_t bytes_max(const struct zo_saving *saving)
+{
+    return zo_state_bytes_max((uint64_t)saving->setup->model.parameter_count,
+                              saving->setup->config.optimizer.moment_dtype);
+}
+
+enum zo_status zo_saving_room(struct zo_saving *saving)
+{
+    const uint64_t want = bytes_max(saving);
+    const uint64_t have = zo_disk_free_bytes(output_of(saving));
+    char *path = NULL, want_text[32], have_text[32];
+    enum zo_status status = ZO_OK;
+
+    if (saving->setup->options->save_only_model) {
+        return ZO_OK;
+    }
+    if (have < want) {
+        return ZO_FAIL(ZO_E_IO,
+                       "--output %s: a training state takes up to %s of disk, "
+                       "and %s are free (--save-only-model does without)",
+                       output_of(saving),
+                       zo_text_gib(want_text, sizeof(want_text), want),
+                       zo_text_gib(have_text, sizeof(have_text), have));
+    }
+    ZO_TRY(zo_state_folder_hidden(output_of(saving), 0, "partial", &path));
+    if (mkdir(path, 0777) != 0 || rmdir(path) != 0) {
+        status = ZO_FAIL_NATIVE(ZO_E_IO, errno,
+                                "cannot make folder %s, so no state could be "
+                                "saved: %s",
+                                path, strerror(errno));
+    }
+    zo_free(path);
+    return status;
+}
+
+/* ---- resume ----------------------------------------------------------------
+ */
+
+static enum zo_status restore(struct zo_saving *saving, const char *path)
+{
+    const int64_t started_ns = zo_clock_ns();
+    struct zo_state *state = NULL;
+    char *own_path = NULL, size[32];
+    enum zo_status status;
+
+    ZO_TRY(zo_state_open(path, &state));
+    ZO_TRY_GOTO(close_state, zo_saving_check(saving->setup, state, NULL));
+    ZO_TRY_GOTO(close_state, zo_trainer_restore(saving->trainer, state));
+    saving->step = zo_state_run(state)->step;
+    ZO_TRY_GOTO(close_state, zo_state_folder_path(output_of(saving),
+                                                  saving->step, &own_path));
+    saving->saved = is_same_folder(own_path, path) ? saving->step : 0;
+    (void)fprintf(saving->cli->out,
+                  "resumed behind step %" PRId64 " of %" PRId64
+                  " from %s: %s in %.1f s\n",
+                  saving->step, saving->setup->total_steps, path,
+                  zo_text_gib(size, sizeof(size), zo_state_stored_bytes(state)),
+                  zo_clock_seconds(started_ns, zo_clock_ns()));
+    status = zo_saving_check(saving->setup, state, &saving->cli->notes);
+
+close_state:
+    zo_free(own_path);
+    zo_state_close(state);
+    return status;
+}
+
+/* What another state may cure. */
+static bool is_damage(enum zo_status status)
+{
+    return status == ZO_E_CORRUPT || status == ZO_E_IO || status == ZO_E_USAGE;
+}
+
+static enum zo_status resume_newest(struct zo_saving *saving,
+                                    const int64_t *steps, size_t count)
+{
+    enum zo_status status = ZO_OK;
+
+    for (size_t i = 0; i < count; i++) {
+        char *path = NULL;
+
+        ZO_TRY(zo_state_folder_path(output_of(saving), steps[i], &path));
+        status = restore(saving, path);
+        zo_free(path);
+        if (!is_damage(status)) {
+            return status;
+        }
+        if (i + 1 < count) {
+            ZO_TRY(zo_note_add(&saving->cli->notes, ZO_NOTE_WARN,
+                               "%s; going on from the state before it, behind "
+                               "step %" PRId64,
+                               zo_err_last()->text, steps[i + 1]));
+        }
+    }
+    return ZO_FAIL(ZO_E_CORRUPT, "%s%s", zo_err_last()->text,
+                   count > 1 ? "; no state is whole"
+                             : "; it is the only state");
+}
+
+/* A damaged state that was named: which one would do instead. */
+static enum zo_status offer_another(struct zo_saving *saving,
+                                    const int64_t *steps, size_t count)
+{
+    const struct zo_err failure = *zo_err_last();
+    const char *named = saving->setup->options->resume;
+
+    for (size_t i = 0; i < count; i++) {
+        char *path = NULL;
+        bool is_named;
+
+        ZO_TRY(zo_state_folder_path(output_of(saving), steps[i], &path));
+        is_named = is_same_folder(path, named);
+        zo_free(path);
+        if (is_named && i + 1 < count) {
+            ZO_TRY(
+                zo_state_folder_path(output_of(saving), steps[i + 1], &path));
+            (void)!ZO_FAIL(failure.status,
+                           "%s; the state before it is --resume=%s",
+                           failure.text, path);
+            zo_free(path);
+            return failure.status;
+        }
+    }
+    return zo_err_adopt(&failure);
+}
+
+enum zo_status zo_saving_resume(struct zo_saving *saving)
+{
+    const char *resume = saving->setup->options->resume;
+    int64_t *steps = NULL;
+    size_t count = 0;
+    enum zo_status status;
+
+    ZO_TRY(zo_state_folder_list(output_of(saving), &steps, &count));
+    if (strcmp(resume, "auto") == 0) {
+        status = resume_newest(saving, steps, count);
+    } else {
+        status = restore(saving, resume);
+        if (is_damage(status)) {
+            status = offer_another(saving, steps, count);
+        }
+    }
+    zo_free(steps);
+    return status;
+}
+
+/* ---- while it runs ---------------------------------------------------------
+ */
+
+static void set_due(struct zo_saving *saving)
+{
+    saving->due_ns =
+        zo_clock_ns() +
+        (int64_t)(saving->setup->options->save_minutes * 60.0 * 1e9);
+}
+
+/* What SIGINT answers with, at once. */
+static void announce(const struct zo_saving *saving)
+{
+    const double seconds = saving->seconds > 0.0 ? saving->seconds
+                                                 : (double)bytes_max(saving) /
+                                                       BYTES_PER_SECOND_GUESS;
+    char text[256], span[ZO_CLOCK_SPAN_BYTES];
+
+    if (saving->setup->options->save_only_model) {
+        return;
+    }
+    (void)snprintf(text, sizeof(text),
+                   "\nSIGINT: saving behind this step, which takes about %s; "
+                   "once more stops at once, without saving\n",
+                   zo_clock_span(span, seconds));
+    zo_signals_announce(text);
+}
+
+/* Those of a run that this one is to replace. */
+static enum zo_status remove_all(struct zo_saving *saving)
+{
+    int64_t *steps = NULL;
+    size_t count = 0;
+    enum zo_status status;
+
+    ZO_TRY(zo_state_folder_list(output_of(saving), &steps, &count));
+    status = ZO_OK;
+    for (size_t i = 0; status == ZO_OK && i < count; i++) {
+        status = zo_state_folder_remove(output_of(saving), steps[i]);
+    }
+    zo_free(steps);
+    return status;
+}
+
+enum zo_status zo_saving_begin(struct zo_saving *saving)
+{
+    if (saving->setup->options->overwrite && !saving->continues) {
+        ZO_TRY(remove_all(saving));
+    }
+    set_due(saving);
+    announce(saving);
+    return ZO_OK;
+}
+
+bool zo_saving_wants(struct zo_saving *saving, int64_t step)
+{
+    const struct zo_options *options = saving->setup->options;
+
+    if (zo_signals_take_usr1()) {
+        return true;
+    }
+    if (step >= saving->setup->total_steps) {
+        return false; /* the run ends, and saves */
+    }
+    if (options->save_steps > 0 && step % options->save_steps == 0) {
+        return true;
+    }
+    return options->save_minutes > 0.0 && saving->thread == NULL &&
+           zo_clock_ns() >= saving->due_ns;
+}
+
+/*
+ * The newest --save-total-limit states are kept, this one always; those of
+ * later steps are what an abandoned run has left, and would be taken for this
+ * one's.  That an old one stays is no failure.
+ */
+static enum zo_status remove_old(struct zo_saving *saving, int64_t step)
+{
+    const int64_t limit = saving->setup->options->save_total_limit;
+    int64_t *steps = NULL, kept = 1;
+    size_t count = 0;
+    enum zo_status status = ZO_OK;
+
+    ZO_TRY(zo_state_folder_list(output_of(saving), &steps, &count));
+    for (size_t i = 0; status == ZO_OK && i < count; i++) {
+        if (steps[i] == step ||
+            (steps[i] < step && (limit == 0 || kept++ < limit))) {
+            continue;
+        }
+        if (zo_state_folder_remove(output_of(saving), steps[i]) != ZO_OK) {
+            status =
+                zo_note_add(&saving->cli->notes, ZO_NOTE_WARN,
+                            "an old state is left: %s", zo_err_last()->text);
+        }
+    }
+    zo_free(steps);
+    return status;
+}
+
+static struct zo_state_write_options
+write_options(const struct zo_saving *saving)
+{
+    return (struct zo_state_write_options){
+        .folder = output_of(saving),
+        .program = PACKAGE_NAME " " PACKAGE_VERSION,
+        .source_path = saving->source_path,
+        .tokenizer_path = saving->tokenizer_path,
+        .config_json = saving->config_json,
+        .source_type = saving->source_type,
+    };
+}
+
+static enum zo_status write_state(struct zo_saving *saving,
+                                  struct zo_state_written *written_out)
+{
+    struct zo_state_write_options options = write_options(saving);
+    struct zo_saving_settings settings;
+    struct zo_state_run run;
+
+    ZO_TRY(zo_saving_run(saving->setup, &run));
+    zo_saving_settings(saving->setup, &settings);
+    options.run = &run;
+    options.settings = settings.items;
+    options.setting_count = settings.count;
+    return zo_trainer_save(saving->trainer, &options, written_out);
+}
+
+/* Takes a copy, and has it written while training goes on. */
+static enum zo_status start_copy(struct zo_saving *saving, int64_t step)
+{
+    struct zo_saving_settings settings;
+    struct zo_state_run run;
+    struct zo_saving_thread_options options = {
+        .write = write_options(saving),
+        .settings = &settings,
+        .run = &run,
+        .threads = 1 + saving->setup->devices.threads / 4,
+        .step = step,
+    };
+    enum zo_status status;
+
+    ZO_TRY(zo_saving_run(saving->setup, &run));
+    zo_saving_settings(saving->setup, &settings);
+    ZO_TRY(zo_trainer_copy(saving->trainer, &options.copy));
+    status = zo_saving_thread_open(&options, &saving->thread);
+    if (status != ZO_OK) {
+        zo_trainer_copy_close(options.copy);
+    }
+    return status;
+}
+
+bool zo_saving_copies(const struct zo_setup *setup,
+                      const struct zo_trainer *trainer)
+{
+    const struct zo_program *program = &zo_trainer_build(trainer)->program;
+    const uint64_t copy = zo_trainer_copy_bytes(trainer);
+    const uint64_t held = program->arena_bytes[ZO_TIER_CPU][0] +
+                          program->arena_bytes[ZO_TIER_PAGEABLE][0];
+    const uint64_t budget = setup->host_memory_bytes;
+    const bool is_running = zo_trainer_executor(trainer) != NULL;
+    struct zo_system system;
+    uint64_t room;
+
+    zo_system_read("", &system);
+    room = zo_system_room(&system);
+    if (room != ZO_SYSTEM_NO_LIMIT && !is_running) {
+        room = room > held ? room - held : 0;
+    }
+    return copy + ROOM_RESERVE_BYTES <= room &&
+           (budget == 0 || held + copy <= budget);
+}
+
+static enum zo_status tell_failure(struct zo_saving *saving)
+{
+    const struct zo_err *failure = zo_err_last();
+
+    if (saving->failure.status == ZO_OK) {
+        saving->failure = *failure;
+    }
+    zo_progress_break(saving->progress);
+    ZO_TRY(zo_note_add(&saving->cli->notes, ZO_NOTE_WARN,
+                       "no state was saved: %s; the next save tries again, and "
+                       "the run ends with exit code 1",
+                       failure->text));
+    zo_cli_print_notes(saving->cli);
+    return ZO_OK;
+}
+
+/* A state is on the disk. */
+static enum zo_status finish_save(struct zo_saving *saving, int64_t step,
+                                  const struct zo_state_written *written,
+                                  struct zo_save_metrics *metrics_out)
+{
+    saving->seconds = zo_clock_seconds(saving->started_ns, zo_clock_ns());
+    saving->saved = step;
+    announce(saving);
+    ZO_TRY(remove_old(saving, step));
+    zo_free(saving->path);
+    saving->path = NULL;
+    ZO_TRY(zo_state_folder_path(output_of(saving), step, &saving->path));
+    *metrics_out = (struct zo_save_metrics){
+        .step = step,
+        .epoch = (double)step / (double)saving->setup->steps_per_epoch,
+        .path = saving->path,
+        .bytes = written->bytes,
+        .seconds = saving->seconds,
+        .stall_seconds = saving->stall_seconds,
+    };
+    return ZO_OK;
+}
+
+enum zo_status zo_saving_save(struct zo_saving *saving, int64_t step,
+                              bool goes_on, struct zo_save_metrics *metrics_out)
+{
+    struct zo_state_written written = {0};
+    enum zo_status status;
+
+    ZO_ASSERT(saving->thread == NULL);
+    *metrics_out = (struct zo_save_metrics){.path = NULL};
+    if (step == saving->saved || step < 1) {
+        return ZO_OK;
+    }
+    saving->started_ns = zo_clock_ns();
+    if (goes_on && zo_saving_copies(saving->setup, saving->trainer)) {
+        status = start_copy(saving, step);
+    } else {
+        status = write_state(saving, &written);
+    }
+    saving->stall_seconds = zo_clock_seconds(saving->started_ns, zo_clock_ns());
+    set_due(saving);
+    if (status != ZO_OK) {
+        return tell_failure(saving);
+    }
+    return saving->thread != NULL
+               ? ZO_OK
+               : finish_save(saving, step, &written, metrics_out);
+}
+
+enum zo_status zo_saving_poll(struct zo_saving *saving, bool waits,
+                              struct zo_save_metrics *metrics_out)
+{
+    struct zo_saving_thread *thread = saving->thread;
+    const int64_t began_ns = zo_clock_ns();
+    struct zo_state_written written;
+    int64_t step = 0;
+    enum zo_status status;
+
+    *metrics_out = (struct zo_save_metrics){.path = NULL};
+    if (thread == NULL || (!waits && !zo_saving_thread_is_done(thread))) {
+        return ZO_OK;
+    }
+    saving->thread = NULL;
+    status = zo_saving_thread_join(thread, &step, &written);
+    saving->stall_seconds += zo_clock_seconds(began_ns, zo_clock_ns());
+    set_due(saving);
+    return status == ZO_OK ? finish_save(saving, step, &written, metrics_out)
+                           : tell_failure(saving);
+}
+
+void zo_saving_close(struct zo_saving *saving)
+{
+    if (saving->thread != NULL) { /* the run has failed; this state is whole */
+        struct zo_state_written written;
+        int64_t step = 0;
+
+        (void)!zo_saving_thread_join(saving->thread, &step, &written);
+        saving->thread = NULL;
+    }
+    if (saving->lock >= 0) {
+        (void)close(saving->lock);
+    }
+    saving->lock = -1;
+    zo_free(saving->path);
+    saving->path = NULL;
+}

@@ -1,0 +1,569 @@
+/*
+ * The trainer's state: out of the buffers that hold it, and into them.  Row 7.
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include "src/base/arith.h"
+#include "src/base/memory.h"
+#include "src/train/trainer_internal.h"
+
+/* ---- out ------------------------------------------------------------------
+ */
+
+/* What the threads that fetch pieces share. */
+struct fetching {
+    struct zo_trainer *trainer;
+    struct zo_weights weights;
+    pthread_mutex_t bus; /* one copy from a device or a disk at a time */
+    int64_t half_elems;  /* room of a pair of halves */
+
+    pthread_mutex_t lock; /* guards what follows */
+    char **rooms;         /* owned; idle ones */
+    int room_count;
+};
+
+/* A state by its place in struct zo_unit_buffers. */
+typedef zo_buffer_id (*buffer_fn)(const struct zo_unit_buffers *buffers);
+
+static zo_buffer_id weights_of(const struct zo_unit_buffers *buffers)
+{
+    return buffers->weights;
+}
+
+static zo_buffer_id remainder_of(const struct zo_unit_buffers *buffers)
+{
+    return buffers->remainder;
+}
+
+static zo_buffer_id master_of(const struct zo_unit_buffers *buffers)
+{
+    return buffers->master;
+}
+
+static zo_buffer_id exp_avg_of(const struct zo_unit_buffers *buffers)
+{
+    return buffers->exp_avg;
+}
+
+static zo_buffer_id exp_avg_sq_of(const struct zo_unit_buffers *buffers)
+{
+    return buffers->exp_avg_sq;
+}
+
+static enum zo_status download(struct fetching *fetching, void *target,
+                               zo_buffer_id id, uint64_t offset_bytes,
+                               size_t size_bytes)
+{
+    struct zo_executor *executor = fetching->trainer->executor;
+    const enum zo_tier tier = zo_executor_tier(executor, id);
+    enum zo_status status;
+
+    if (tier == ZO_TIER_CPU || tier == ZO_TIER_PAGEABLE) {
+        return zo_executor_download(executor, target, id, offset_bytes,
+                                    size_bytes);
+    }
+    (void)pthread_mutex_lock(&fetching->bus);
+    status =
+        zo_executor_download(executor, target, id, offset_bytes, size_bytes);
+    (void)pthread_mutex_unlock(&fetching->bus);
+    return status;
+}
+
+/* Elements of a unit's state, each from the first device that holds it. */
+static enum zo_status fetch(struct fetching *fetching, int unit,
+                            buffer_fn buffer, size_t elem_bytes, int64_t first,
+                            int64_t count, void *target)
+{
+    const struct zo_build *build = &fetching->trainer->build;
+    const int64_t end = first + count;
+    int64_t at = first;
+
+    for (int d = 0; d < build->options.device_count && at < end; d++) {
+        const zo_buffer_id id = buffer(zo_build_unit(build, unit, d));
+        const struct zo_held held =
+            zo_build_held(build, unit, d, id, elem_bytes);
+        const int64_t to = zo_min_i64(end, held.first + held.count);
+
+        if (to > at) {
+            ZO_TRY(download(fetching,
+                            (char *)target + (size_t)(at - first) * elem_bytes,
+                            id, (uint64_t)(at - held.first) * elem_bytes,
+                            (size_t)(to - at) * elem_bytes));
+            at = to;
+        }
+    }
+    return ZO_OK;
+}
+
+static char *take_room(struct fetching *fetching)
+{
+    char *room;
+
+    (void)pthread_mutex_lock(&fetching->lock);
+    ZO_ASSERT(fetching->room_count > 0);
+    room = fetching->rooms[--fetching->room_count];
+    (void)pthread_mutex_unlock(&fetching->lock);
+    return room;
+}
+
+static void give_room(struct fetching *fetching, char *room)
+{
+    (void)pthread_mutex_lock(&fetching->lock);
+    fetching->rooms[fetching->room_count++] = room;
+    (void)pthread_mutex_unlock(&fetching->lock);
+}
+
+/* bf16: from weights and remainders, which are the two halves of a master. */
+static enum zo_status fetch_halves(struct fetching *fetching, int unit,
+                                   int64_t first, int64_t count, float *target)
+{
+    char *room = take_room(fetching);
+    uint16_t *weight = (uint16_t *)room;
+    int16_t *remainder = (int16_t *)(weight + fetching->half_elems);
+    enum zo_status status;
+
+    status = fetch(fetching, unit, weights_of, 2, first, count, weight);
+    if (status == ZO_OK) {
+        status =
+            fetch(fetching, unit, remainder_of, 2, first, count, remainder);
+    }
+    for (int64_t i = 0; status == ZO_OK && i < count; i++) {
+        target[i] = zo_pair_master(weight[i], remainder[i]);
+    }
+    give_room(fetching, room);
+    return status;
+}
+
+static enum zo_status fetch_masters(struct fetching *fetching, int unit,
+                                    int64_t first, int64_t count, float *target)
+{
+    const struct zo_build *build = &fetching->trainer->build;
+
+    switch (build->options.type) {
+    case ZO_F32:
+        return fetch(fetching, unit, weights_of, 4, first, count, target);
+    case ZO_F16:
+        return fetch(fetching, unit, master_of, 4, first, count, target);
+    case ZO_BF16:
+        break;
+    }
+    return fetch_halves(fetching, unit, first, count, target);
+}
+
+/* The zo_state_data_fn of a run. */
+static enum zo_status give(void *context, enum zo_state_kind kind, size_t index,
+                           int64_t first_elem, int64_t elem_count, void *buffer)
+{
+    struct fetching *fetching = context;
+    const struct zo_glm *glm = fetching->trainer->glm;
+    const int unit = zo_glm_parameters(glm)->items[index].unit;
+    const int64_t first = zo_glm_tensors(glm)[index].offset_elems + first_elem;
+    const size_t moment_bytes =
+        zo_dtype_bytes(fetching->trainer->build.options.moment_type);
+
+    switch (kind) {
+    case ZO_STATE_MASTER:
+        return fetch_masters(fetching, unit, first, elem_count, buffer);
+    case ZO_STATE_EXP_AVG:
+        return fetch(fetching, unit, exp_avg_of, moment_bytes, first,
+                     elem_count, buffer);
+    case ZO_STATE_EXP_AVG_SQ:
+        break;
+    }
+    return fetch(fetching, unit, exp_avg_sq_of, moment_bytes, first, elem_count,
+                 buffer);
+}
+
+static enum zo_status open_rooms(struct fetching *fetching, int64_t piece_elems)
+{
+    const struct zo_parameters *parameters =
+        zo_glm_parameters(fetching->trainer->glm);
+    const int width = zo_pool_width(fetching->trainer->options.devices->pool);
+
+    for (size_t i = 0; i < parameters->trained_count; i++) {
+        fetching->half_elems =
+            zo_max_i64(fetching->half_elems,
+                       zo_min_i64(parameters->items[i].elems, piece_elems));
+    }
+    ZO_TRY(zo_alloc((size_t)width, sizeof(fetching->rooms[0]),
+                    "room for pieces of a state", &fetching->rooms));
+    while (fetching->room_count < width) {
+        ZO_TRY(zo_alloc((size_t)fetching->half_elems,
+                        sizeof(uint16_t) + sizeof(int16_t),
+                        "room for pieces of a state",
+                        &fetching->rooms[fetching->room_count]));
+        fetching->room_count++;
+    }
+    return ZO_OK;
+}
+
+static enum zo_status list_tensors(const struct zo_trainer *trainer,
+                                   struct zo_tensor_info **infos_out)
+{
+    const struct zo_parameters *parameters = zo_glm_parameters(trainer->glm);
+    struct zo_tensor_info *infos = NULL;
+
+    ZO_TRY(zo_alloc(parameters->trained_count, sizeof(infos[0]),
+                    "the list of tensors", &infos));
+    for (size_t i = 0; i < parameters->trained_count; i++) {
+        const struct zo_parameter *parameter = &parameters->items[i];
+
+        infos[i] = (struct zo_tensor_info){
+            .name = parameter->name,
+            .rank = parameter->dims,
+            .shape = {parameter->shape[0], parameter->shape[1]},
+        };
+    }
+    *infos_out = infos;
+    return ZO_OK;
+}
+
+/* Where training stands; the rest is the caller's. */
+static void fill_run(const struct zo_trainer *trainer, struct zo_state_run *run)
+{
+    const struct zo_loss_scaler_state *scaler = &trainer->decider.scaler.state;
+
+    run->step = trainer->last.step;
+    run->optimizer_steps = trainer->decider.optimizer_steps;
+    run->tokens_total = trainer->tokens_total;
+    run->best_loss = trainer->best_loss;
+    run->scales = trainer->options.config->dtype == ZO_F16;
+    run->loss_scale = scaler->scale;
+    run->scaler_iteration = scaler->iteration;
+    run->last_overflow = scaler->last_overflow;
+    run->hysteresis_left = scaler->hysteresis_left;
+    run->futile_skips = scaler->futile_skips;
+    run->skipped_steps = scaler->skipped_steps;
+}
+
+/* Rows and fingerprints, which the trainer does not know. */
+static void keep_callers(const struct zo_state_run *callers,
+                         struct zo_state_run *run)
+{
+    run->seed = callers->seed;
+    run->shuffles = callers->shuffles;
+    run->step_rows = callers->step_rows;
+    run->data_fingerprint = callers->data_fingerprint;
+    run->model_fingerprint = callers->model_fingerprint;
+}
+
+static enum zo_status save(struct fetching *fetching,
+                           struct zo_state_write_options *options,
+                           struct zo_state_written *written_out)
+{
+    struct zo_trainer *trainer = fetching->trainer;
+    struct zo_state_run run = {0};
+    struct zo_tensor_info *infos = NULL;
+    enum zo_status status;
+
+    fill_run(trainer, &run);
+    keep_callers(options->run, &run);
+    ZO_TRY(list_tensors(trainer, &infos));
+    options->run = &run;
+    options->tensors = infos;
+    options->tensor_count = zo_glm_parameters(trainer->glm)->trained_count;
+    options->moment_type = trainer->build.options.moment_type;
+    options->data = give;
+    options->context = fetching;
+    options->pool = trainer->options.devices->pool;
+    status = zo_state_write(options, written_out);
+    zo_free(infos);
+    return status;
+}
+
+static enum zo_status open_fetching(struct zo_trainer *trainer,
+                                    int64_t piece_elems,
+                                    struct fetching *fetching)
+{
+    ZO_ASSERT(!trainer->has_update);
+    *fetching = (struct fetching){.trainer = trainer};
+    (void)pthread_mutex_init(&fetching->bus, NULL);
+    (void)pthread_mutex_init(&fetching->lock, NULL);
+    return open_rooms(fetching, piece_elems);
+}
+
+/* Also behind an open that failed. */
+static void close_fetching(struct fetching *fetching)
+{
+    for (int i = 0; i < fetching->room_count; i++) {
+        zo_free(fetching->rooms[i]);
+    }
+    zo_free(fetching->rooms);
+    (void)pthread_mutex_destroy(&fetching->bus);
+    (void)pthread_mutex_destroy(&fetching->lock);
+}
+
+enum zo_status zo_trainer_save(struct zo_trainer *trainer,
+                               const struct zo_state_write_options *options,
+                               struct zo_state_written *written_out)
+{
+    struct zo_state_write_options all = *options;
+    struct fetching fetching;
+    enum zo_status status;
+
+    status = open_fetching(trainer,
+                           options->piece_elems > 0 ? options->piece_elems
+                                                    : ZO_STATE_PIECE_ELEMS,
+                           &fetching);
+    if (status == ZO_OK) {
+        status = save(&fetching, &all, written_out);
+    }
+    close_fetching(&fetching);
+    return status;
+}
+
+/* ---- a copy ---------------------------------------------------------------
+ */
+
+#define COPY_ALIGN 64 /* of a tensor in a copy */
+
+struct zo_trainer_copy {
+    struct zo_state_run run;
+    struct zo_tensor_info *infos; /* owned; names are the trainer's */
+    size_t count;
+    enum zo_dtype moment_type;
+    uint64_t *offsets; /* owned; (tensors, kinds) into bytes */
+    char *bytes;       /* owned */
+    uint64_t size_bytes;
+};
+
+/* One piece on its way into the copy. */
+struct copied {
+    size_t parameter;
+    enum zo_state_kind kind;
+    int64_t first, count;
+};
+
+struct copying {
+    struct fetching fetching;
+    struct zo_trainer_copy *copy;
+    struct copied *pieces; /* owned */
+    int64_t piece_count;
+    struct zo_err failure; /* the first; guarded by fetching.lock */
+};
+
+static size_t kind_bytes(enum zo_dtype moment_type, enum zo_state_kind kind)
+{
+    return kind == ZO_STATE_MASTER ? sizeof(float)
+                                   : zo_dtype_bytes(moment_type);
+}
+
+uint64_t zo_trainer_copy_bytes(const struct zo_trainer *trainer)
+{
+    const uint64_t moment = zo_dtype_bytes(trainer->build.options.moment_type);
+    const struct zo_parameters *parameters = zo_glm_parameters(trainer->glm);
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < parameters->trained_count; i++) {
+        bytes += (uint64_t)parameters->items[i].elems *
+                     (sizeof(float) + 2 * moment) +
+                 (uint64_t)ZO_STATE_KINDS * COPY_ALIGN;
+    }
+    return bytes;
+}
+
+static char *place_in(const struct zo_trainer_copy *copy,
+                      enum zo_state_kind kind, size_t index, int64_t first)
+{
+    return copy->bytes + copy->offsets[index * ZO_STATE_KINDS + kind] +
+           (uint64_t)first * kind_bytes(copy->moment_type, kind);
+}
+
+static void copy_piece(void *argument, int64_t index)
+{
+    struct copying *copying = argument;
+    const struct copied *piece = &copying->pieces[index];
+    const enum zo_status status = give(
+        &copying->fetching, piece->kind, piece->parameter, piece->first,
+        piece->count,
+        place_in(copying->copy, piece->kind, piece->parameter, piece->first));
+
+    if (status != ZO_OK) {
+        (void)pthread_mutex_lock(&copying->fetching.lock);
+        copying->failure = *zo_err_last();
+        (void)pthread_mutex_unlock(&copying->fetching.lock);
+    }
+}
+
+static enum zo_status list_pieces(struct copying *copying)
+{
+    const struct zo_trainer *trainer = copying->fetching.trainer;
+    const struct zo_parameters *parameters = zo_glm_parameters(trainer->glm);
+    int64_t count = 0;
+
+    for (size_t i = 0; i < parameters->trained_count; i++) {
+        count += ZO_STATE_KINDS *
+                 zo_div_ceil(parameters->items[i].elems, ZO_STATE_PIECE_ELEMS);
+    }
+    ZO_TRY(zo_alloc((size_t)count, sizeof(copying->pieces[0]),
+                    "a list of pieces", &copying->pieces));
+    for (size_t i = 0; i < parameters->trained_count; i++) {
+        const int64_t elems = parameters->items[i].elems;
+
+        for (int k = 0; k < ZO_STATE_KINDS; k++) {
+            for (int64_t at = 0; at < elems; at += ZO_STATE_PIECE_ELEMS) {
+                copying->pieces[copying->piece_count++] = (struct copied){
+                    i, (enum zo_state_kind)k, at,
+                    zo_min_i64(ZO_STATE_PIECE_ELEMS, elems - at)};
+            }
+        }
+    }
+    return ZO_OK;
+}
+
+static enum zo_status copy_numbers(struct zo_trainer *trainer,
+                                   struct zo_trainer_copy *copy)
+{
+    struct copying copying = {.copy = copy};
+    enum zo_status status;
+
+    ZO_TRY_GOTO(
+        close, open_fetching(trainer, ZO_STATE_PIECE_ELEMS, &copying.fetching));
+    ZO_TRY_GOTO(close, list_pieces(&copying));
+    zo_pool_run(trainer->options.devices->pool, copy_piece, &copying,
+                copying.piece_count);
+    if (copying.failure.status != ZO_OK) {
+        status = zo_err_adopt(&copying.failure);
+    }
+
+close:
+    zo_free(copying.pieces);
+    close_fetching(&copying.fetching);
+    return status;
+}
+
+static enum zo_status open_copy(const struct zo_trainer *trainer,
+                                struct zo_trainer_copy *copy)
+{
+    uint64_t at = 0;
+
+    copy->count = zo_glm_parameters(trainer->glm)->trained_count;
+    copy->moment_type = trainer->build.options.moment_type;
+    fill_run(trainer, &copy->run);
+    ZO_TRY(list_tensors(trainer, &copy->infos));
+    ZO_TRY(zo_alloc(copy->count * ZO_STATE_KINDS, sizeof(copy->offsets[0]),
+                    "a copy of the state", &copy->offsets));
+    for (size_t i = 0; i < copy->count; i++) {
+        for (int k = 0; k < ZO_STATE_KINDS; k++) {
+            copy->offsets[i * ZO_STATE_KINDS + (size_t)k] = at;
+            at += zo_round_up(
+                (uint64_t)zo_glm_parameters(trainer->glm)->items[i].elems *
+                    kind_bytes(copy->moment_type, (enum zo_state_kind)k),
+                COPY_ALIGN);
+        }
+    }
+    copy->size_bytes = at;
+    return zo_huge_alloc((size_t)at, "a copy of the state", &copy->bytes);
+}
+
+enum zo_status zo_trainer_copy(struct zo_trainer *trainer,
+                               struct zo_trainer_copy **copy_out)
+{
+    struct zo_trainer_copy *copy = NULL;
+    enum zo_status status;
+
+    ZO_TRY(zo_alloc(1, sizeof(*copy), "a copy of the state", &copy));
+    ZO_TRY_GOTO(close_copy, open_copy(trainer, copy));
+    ZO_TRY_GOTO(close_copy, copy_numbers(trainer, copy));
+    *copy_out = copy;
+    return ZO_OK;
+
+close_copy:
+    zo_trainer_copy_close(copy);
+    return status;
+}
+
+static enum zo_status give_copied(void *context, enum zo_state_kind kind,
+                                  size_t index, int64_t first_elem,
+                                  int64_t elem_count, void *buffer)
+{
+    const struct zo_trainer_copy *copy = context;
+
+    memcpy(buffer, place_in(copy, kind, index, first_elem),
+           (size_t)elem_count * kind_bytes(copy->moment_type, kind));
+    return ZO_OK;
+}
+
+enum zo_status
+zo_trainer_copy_save(const struct zo_trainer_copy *copy,
+                     const struct zo_state_write_options *options,
+                     struct zo_state_written *written_out)
+{
+    struct zo_state_write_options all = *options;
+    struct zo_state_run run = copy->run;
+
+    keep_callers(options->run, &run);
+    all.run = &run;
+    all.tensors = copy->infos;
+    all.tensor_count = copy->count;
+    all.moment_type = copy->moment_type;
+    all.data = give_copied;
+    all.context = (void *)(uintptr_t)copy;
+    return zo_state_write(&all, written_out);
+}
+
+void zo_trainer_copy_close(struct zo_trainer_copy *copy)
+{
+    if (copy == NULL) {
+        return;
+    }
+    zo_pages_free(copy->bytes, (size_t)copy->size_bytes);
+    zo_free(copy->offsets);
+    zo_free(copy->infos);
+    zo_free(copy);
+}
+
+/* ---- in -------------------------------------------------------------------
+ */
+
+static enum zo_status restore_scaler(struct zo_trainer *trainer,
+                                     const struct zo_state_run *run)
+{
+    const bool scales = trainer->options.config->dtype == ZO_F16;
+    struct zo_loss_scaler *scaler = &trainer->decider.scaler;
+    const struct zo_loss_scaler_state state = {
+        .scale = run->loss_scale,
+        .iteration = run->scaler_iteration,
+        .last_overflow = run->last_overflow,
+        .hysteresis_left = run->hysteresis_left,
+        .futile_skips = run->futile_skips,
+        .skipped_steps = run->skipped_steps,
+    };
+
+    if (scales != (run->scales != 0)) { /* a new type: a new scale */
+        scaler->state.skipped_steps = run->skipped_steps;
+        return ZO_OK;
+    }
+    return zo_loss_scaler_restore(scaler, &state);
+}
+
+enum zo_status zo_trainer_restore(struct zo_trainer *trainer,
+                                  const struct zo_state *state)
+{
+    const struct zo_weights weights = zo_trainer_weights(trainer);
+    const struct zo_state_run *run = zo_state_run(state);
+    struct zo_control *control =
+        zo_executor_address(trainer->executor, trainer->build.control, 0);
+
+    ZO_TRY(zo_weights_check_state(&weights, state));
+    if (run->step < 1 || run->optimizer_steps > run->step ||
+        run->skipped_steps > run->step) {
+        return ZO_FAIL(ZO_E_CORRUPT,
+                       "%s: step %lld with %lld updates and %lld skipped is "
+                       "nowhere a run can be",
+                       zo_state_path(state), (long long)run->step,
+                       (long long)run->optimizer_steps,
+                       (long long)run->skipped_steps);
+    }
+    ZO_TRY(restore_scaler(trainer, run));
+    ZO_TRY(zo_weights_restore(&weights, state));
+    control->loss_scale = trainer->decider.scaler.state.scale;
+    trainer->decider.optimizer_steps = run->optimizer_steps;
+    trainer->updates_started = run->optimizer_steps;
+    trainer->tokens_total = run->tokens_total;
+    trainer->best_loss = run->best_loss;
+    trainer->options.first_step = run->step + 1;
+    trainer->last.step = run->step;
+    return ZO_OK;
+}

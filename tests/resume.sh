@@ -1,0 +1,286 @@
+#!/bin/sh
+# TAP: train as its user stops and continues it: signals, exit codes, states
+# that are damaged or of something else, what is kept and what is told.
+program=$PWD/zero-offload
+demo=${SRCDIR:?}/bench/demo/model
+LC_ALL=C
+export LC_ALL
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+test -x "$program" || { echo "Bail out! no $program"; exit 99; }
+cd "$work" || exit 99
+
+number=0
+failures=0
+case_() {
+  name=$1
+  shift
+  number=$((number + 1))
+  if "$@"; then
+    echo "ok $number - $name"
+  else
+    failures=$((failures + 1))
+    echo "not ok $number - $name"
+    sed 's/^/# out: /' out 2>/dev/null | tail -20
+    sed 's/^/# err: /' err 2>/dev/null | tail -20
+    echo "# exit code: $code"
+  fi
+}
+skip() {
+  number=$((number + 1))
+  echo "ok $number - $1 # SKIP $2"
+}
+says() { grep -qF -- "$1" err; }
+prints() { grep -qF -- "$1" out; }
+exits() {
+  want=$1
+  shift
+  "$program" "$@" >out 2>err
+  code=$?
+  test "$code" -eq "$want"
+}
+# trains CODE OUTPUT OPTION...: a run of STEPS steps.
+steps=12
+trains() {
+  want=$1 to=$2
+  shift 2
+  exits "$want" train --model words --data ids.jsonl --bf16 \
+    --max-steps $steps --output "$to" "$@"
+}
+# damage STATE: a byte of its first shard.
+damage() {
+  printf 'x' | dd of="$1/shard-00001.state" bs=1 seek=2000 conv=notrunc \
+    2>/dev/null
+}
+no_leftovers() {
+  test -z "$(find "$1" -name '.*' ! -path "$1")"
+}
+
+prepare() {
+  mkdir small && cp "$demo"/* small || return 1
+  exits 0 init --model small --output words --dtype fp32 \
+    --set num_layers=1 --set hidden_size=64 --set num_attention_heads=4 \
+    --set kv_channels=16 --set ffn_hidden_size=96 || return 1
+  for i in 1 2 3 4 5 6 7; do
+    echo "{\"input_ids\":[1,2,3,$i,5,6,7]}"
+  done >ids.jsonl
+  trains 0 all && test -s all/model/model.safetensors
+}
+case_ 'a run of its own, to compare with' prepare
+
+# ---- what is kept ----
+keeps() {
+  trains 0 kept --save-steps 3 && prints 'saved kept/state-00000003 after' &&
+    test "$(ls -d kept/state-*)" = 'kept/state-00000009
+kept/state-00000012' && test "$(readlink kept/latest)" = state-00000012 &&
+    cmp kept/model/model.safetensors all/model/model.safetensors &&
+    no_leftovers kept || return 1
+  trains 0 one --save-steps 1 --save-total-limit 1 &&
+    test "$(ls -d one/state-*)" = one/state-00000012 || return 1
+  trains 0 every --save-steps 4 --save-total-limit 0 &&
+    test "$(ls -d every/state-* | wc -l)" -eq 3 || return 1
+  trains 0 only --save-steps 4 --save-only-model && test -s only/model/config.json &&
+    ! ls -d only/state-* 2>/dev/null
+}
+reads() {
+  exits 0 inspect --model kept/latest && prints 'behind step 12' &&
+    prints 'every checksum is right' &&
+    exits 0 eval --model kept/latest --data ids.jsonl && prints 'loss' &&
+    test "$(wc -l <kept/latest/README)" -eq 2
+}
+case_ 'states are saved, and the newest kept' keeps
+case_ 'a state is read as a model is' reads
+
+# ---- which is continued ----
+refuses() {
+  trains 2 kept && says 'holds states of an earlier run' && says '--resume' &&
+    says 'step 12' && test -d kept/state-00000009
+}
+nothing() {
+  trains 0 fresh --resume && ! prints resumed &&
+    cmp fresh/model/model.safetensors all/model/model.safetensors
+}
+# From the state behind step 9, as if the end had been lost.
+continues() {
+  cp -r kept cut && rm -r cut/state-00000012 cut/model &&
+    trains 0 cut --resume=auto && prints 'resumed behind step 9 of 12' &&
+    cmp cut/model/model.safetensors all/model/model.safetensors &&
+    test "$(grep -c '"kind":"step"' cut/metrics.jsonl)" -eq 12 &&
+    test "$(grep -o '"kind":"step","step":[0-9]*' cut/metrics.jsonl |
+      sort -u | wc -l)" -eq 12 && no_leftovers cut
+}
+named() {
+  trains 0 other --resume kept/state-00000009 2>/dev/null
+  test "$code" -eq 2 || return 1 # it wants --resume=DIR
+  trains 0 other --resume=kept/state-00000009 && prints 'behind step 9' &&
+    cmp other/model/model.safetensors all/model/model.safetensors &&
+    trains 2 every --resume=kept/state-00000009 && says 'another run' &&
+    trains 2 other2 --resume=words && says 'no training state'
+}
+finished() {
+  trains 0 kept --resume && prints 'resumed behind step 12 of 12' &&
+    cmp kept/model/model.safetensors all/model/model.safetensors
+}
+anew() {
+  cp -r kept again && trains 0 again --overwrite --save-minutes 0 &&
+    ! prints resumed && test "$(ls -d again/state-*)" = again/state-00000012
+}
+case_ 'an output with states needs --resume or --overwrite' refuses
+case_ 'with nothing to resume a run starts' nothing
+case_ '--resume continues to the bit, and mends the metrics' continues
+case_ '--resume=DIR takes that state' named
+case_ 'a run that was done is done again at once' finished
+case_ '--overwrite starts anew' anew
+
+# ---- damage ----
+falls_back() {
+  cp -r kept hurt && damage hurt/state-00000012 && trains 0 hurt --resume &&
+    says 'hurt/state-00000012/shard-00001.state is damaged' &&
+    says 'going on from the state before it, behind step 9' &&
+    prints 'resumed behind step 9' &&
+    cmp hurt/model/model.safetensors all/model/model.safetensors &&
+    exits 0 inspect --model hurt/state-00000012
+}
+offers() {
+  cp -r kept named && damage named/state-00000012 &&
+    trains 4 named --resume=named/state-00000012 && says 'is damaged' &&
+    says 'the state before it is --resume=named/state-00000009' &&
+    exits 4 inspect --model named/state-00000012 && says 'is damaged'
+}
+none_left() {
+  damage named/state-00000009 && trains 4 named --resume &&
+    says 'no state is whole' && rm named/state-00000012/manifest.json &&
+    trains 4 named --resume && test -d named/state-00000009
+}
+case_ 'a damaged newest state is named, and the one before taken' falls_back
+case_ 'a damaged state that was named is an error, which offers another' offers
+case_ 'without a whole state nothing starts anew by itself' none_left
+
+# ---- changes ----
+other_data() {
+  cp ids.jsonl spare.jsonl && cp -r kept changed &&
+    rm -r changed/state-00000012 || return 1
+  echo '{"input_ids":[1,2]}' >>ids.jsonl
+  trains 2 changed --resume && says 'its rows are not those of ids.jsonl'
+  result=$?
+  cp spare.jsonl ids.jsonl
+  return $result
+}
+other_model() {
+  trains 2 changed --resume --model-family chatglm3 && says 'another model' &&
+    trains 2 changed --resume --per-device-train-batch-size 2 &&
+    says 'train_batch_size' && trains 2 changed --resume --seed 7 &&
+    says '--seed 42' && ! test -e changed/state-00000012
+}
+told() {
+  trains 0 changed --resume --learning-rate 1e-3 --save-steps 7 \
+    --num-devices 1 --threads 1 &&
+    says 'learning_rate: 0.001 now; 5e-05 when the state was saved' &&
+    says 'save_steps: 7 now; 3 when' &&
+    ! cmp -s changed/model/model.safetensors all/model/model.safetensors
+}
+case_ 'other data are refused' other_data
+case_ 'another model, and steps of other rows, are refused' other_model
+case_ 'other settings are told' told
+
+# ---- failures ----
+# What is in the way of the first save cannot be removed.
+fails_late() {
+  mkdir -p late && : >late/state-00000004 &&
+    trains 1 late --save-steps 4 && says 'no state was saved' &&
+    says 'ends with exit code 1' && test -d late/state-00000008 &&
+    test -d late/state-00000012 && test -s late/model/config.json
+}
+case_ 'a failed save is told, tried again, and fails the run' fails_late
+full_disk() {
+  mkdir disk && unshare -rm sh -c 'mount -t tmpfs -o size=4m none disk &&
+    "$@"' sh "$program" train --model words --data ids.jsonl --bf16 \
+    --max-steps 2 --output disk >out 2>err
+  code=$?
+  test "$code" -eq 1 && says 'training state takes up to' && ! prints 'step 1'
+}
+if unshare -rm true 2>/dev/null; then
+  case_ 'room for a state is looked at before step 1' full_disk
+else
+  skip 'room for a state is looked at before step 1' 'no unshare'
+fi
+
+# ---- signals ----
+steps=1000
+# A shell has its background jobs ignore SIGINT, and so then does the program.
+started='env --default-signal=INT'
+$started true 2>/dev/null || started=
+count_steps() { cat long/metrics.jsonl 2>/dev/null | grep -c '"kind":"step"'; }
+# Starts a run in the background, and waits until it is on its way.
+begin() {
+  seen=$(count_steps)
+  $started "$program" train --model words --data ids.jsonl --bf16 \
+    --max-steps $steps --output long --logging-steps 100000 "$@" >out 2>err &
+  child=$!
+  tries=0
+  while test "$(count_steps)" -lt $((seen + 10)); do
+    kill -0 $child 2>/dev/null && test $tries -lt 600 || return 1
+    tries=$((tries + 1))
+    sleep 0.05
+  done
+}
+# stops SIGNAL CODE
+stops() {
+  kill -s "$1" $child
+  wait $child
+  code=$?
+  test "$code" -eq "$2" && prints "stopped by SIG$1 after step" &&
+    test -e long/latest/manifest.json && ! test -e long/model &&
+    exits 0 inspect --model long/latest && no_leftovers long
+}
+terms() { begin && stops TERM 143; }
+hups() { begin --resume && stops HUP 129; }
+ints() {
+  begin --resume && stops INT 130 || return 1
+  begin --resume && kill -s INT $child || return 1
+  tries=0
+  until says 'SIGINT: saving behind this step, which takes about'; do
+    test $tries -lt 100 || return 1
+    tries=$((tries + 1))
+    sleep 0.05
+  done
+  wait $child
+  code=$?
+  test "$code" -eq 130
+}
+locked() {
+  begin --resume || return 1
+  "$program" train --model words --data ids.jsonl --bf16 --max-steps $steps \
+    --output long --resume >out2 2>err2
+  code=$?
+  stops TERM 143 && test "$code" -eq 0 && grep -q 'another run' err2
+}
+# Saves and goes on; then to the end.
+usr1s() {
+  begin --resume && rm -f long/latest && kill -s USR1 $child || return 1
+  tries=0
+  until test -e long/latest; do
+    test $tries -lt 200 || return 1
+    tries=$((tries + 1))
+    sleep 0.05
+  done
+  wait $child
+  code=$?
+  test "$code" -eq 0 && prints 'saved long/state-' &&
+    trains 0 straight --logging-steps 100000 &&
+    cmp long/model/model.safetensors straight/model/model.safetensors &&
+    test "$(count_steps)" -eq $steps
+}
+case_ 'SIGTERM saves and stops: 143' terms
+case_ 'SIGHUP saves and stops: 129' hups
+if test -n "$started"; then
+  case_ 'SIGINT says how long it takes, saves and stops: 130' ints
+else
+  skip 'SIGINT says how long it takes, saves and stops: 130' \
+    'no env --default-signal'
+fi
+case_ 'an output takes one run at a time' locked
+case_ 'SIGUSR1 saves and goes on; the end is that of a run never stopped' usr1s
+
+echo "1..$number"
+test $failures -eq 0
