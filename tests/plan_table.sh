@@ -10,7 +10,8 @@ test -x "$program" || { echo "Bail out! no $program"; exit 99; }
 cp "$SRCDIR/tests/gpu_model.json" "$work/config.json" || exit 99
 cd "$work" || exit 99
 XDG_CACHE_HOME=$work/cache
-export XDG_CACHE_HOME
+CUDA_VISIBLE_DEVICES= # as on a machine without a GPU
+export XDG_CACHE_HOME CUDA_VISIBLE_DEVICES
 
 number=0
 failures=0

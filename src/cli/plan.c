@@ -128,16 +128,15 @@ static enum zo_status assume_machine(struct plan *plan)
     return ZO_OK;
 }
 
-/* A machine that is not here has as many devices as are asked for. */
+/* A machine that is not here has as many devices as are asked for; its plan is
+ * the same wherever it is made. */
 static void assume_devices(struct plan *plan)
 {
     struct zo_options *options = &plan->options;
     const struct zo_setup probe = {.options = options};
-    int gpus = 0;
 
-    if (options->backend == ZO_BACKEND_AUTO &&
-        zo_setup_plans_elsewhere(&probe) &&
-        (zo_device_cuda.count(&gpus) != ZO_OK || gpus < options->num_devices)) {
+    if (options->backend == ZO_BACKEND_AUTO && options->device_count == 0 &&
+        zo_setup_plans_elsewhere(&probe)) {
         options->backend = ZO_BACKEND_HOST;
     }
 }
