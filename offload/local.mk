@@ -31,7 +31,6 @@ libzo_a_SOURCES += \
 	offload/nvme.c \
 	offload/nvme.h \
 	offload/nvme_file.c \
-	offload/nvme_hash.c \
 	offload/nvme_internal.h \
 	offload/nvme_pool.c \
 	offload/nvme_ranges.c \

@@ -10,6 +10,7 @@
 #include "offload/nvme_internal.h"
 #include "src/base/arith.h"
 #include "src/base/clock.h"
+#include "src/base/hash.h"
 #include "src/base/memory.h"
 #include "src/base/text.h"
 
@@ -165,7 +166,7 @@ static void verify_piece(struct zo_nvme *nvme, struct zo_nvme_piece *piece)
     for (size_t at = 0; at < piece->bytes; at += ZO_NVME_CHUNK) {
         const size_t chunk = (piece->offset + at) / ZO_NVME_CHUNK;
         const size_t bytes = chunk_pages(at, piece->bytes) * ZO_NVME_ALIGN;
-        const uint64_t hash = zo_nvme_hash(piece->memory + at, bytes);
+        const uint64_t hash = zo_hash64(piece->memory + at, bytes);
 
         if (hash != nvme->hashes[chunk]) {
             const enum zo_status status = ZO_FAIL(
@@ -195,7 +196,7 @@ static void record_piece(struct zo_nvme *nvme,
         nvme->pages[chunk] = piece->status == ZO_OK ? pages : 0;
         if (piece->status == ZO_OK && !nvme->skips_verify) {
             nvme->hashes[chunk] =
-                zo_nvme_hash(piece->memory + at, pages * ZO_NVME_ALIGN);
+                zo_hash64(piece->memory + at, pages * ZO_NVME_ALIGN);
         }
     }
 }

@@ -123,9 +123,6 @@ struct zo_nvme_io zo_nvme_io_begin(struct zo_nvme *nvme, bool writes,
 int zo_nvme_io_end(struct zo_nvme *nvme, const struct zo_nvme_io *io,
                    int result);
 
-/* 64 bits of XXH3 over the bytes. */
-uint64_t zo_nvme_hash(const void *memory, size_t bytes);
-
 /* Of offload/nvme_file.c: the file without a name, reserved. */
 enum zo_status
 zo_nvme_file_open(struct zo_nvme *nvme,
