@@ -3,6 +3,10 @@ libzo_a_SOURCES += \
 	bench/adam.h \
 	bench/attention_rate.c \
 	bench/attention_rate.h \
+	bench/fio.c \
+	bench/fio.h \
+	bench/nvme_rate.c \
+	bench/nvme_rate.h \
 	bench/products.c \
 	bench/products.h
 

@@ -10,7 +10,12 @@
 #   step       ChatGLM2-6B, resident, 8 x 512 tokens, in bf16 and fp16;
 #              PyTorch FSDP2 beside it
 #   offload    ChatGLM2-6B in 24 GB of GPU memory: 4 x 129 and 8 x 512 tokens
-#   sanitizer  compute-sanitizer over a small model
+#   devices    ChatGLM2-6B on one and on two GPUs: stages 0 to 3, offload
+#   tables     bench stages on one GPU and all, and bench frontier of
+#              ChatGLM2-6B at 8 x 512 tokens; the report of both.  Rows that
+#              OUT/tables.jsonl has are not run again
+#   stress     collectives between GPUs for 8 minutes, compute beside them
+#   sanitizer  compute-sanitizer over a small model, on DEVICES GPUs
 #
 # Every stage leaves OUT/STAGE.log; the table at the end is OUT/summary.txt.
 # The exit code is 1 when a stage failed.  Variables:
@@ -21,6 +26,7 @@
 #   PYTHON          one with torch, transformers, safetensors  [python3]
 #   STAGE_SECONDS   limit of a stage                     [560]
 #   TOOLS           of the sanitizer  [initcheck racecheck memcheck]
+#   DEVICES         of the sanitizer  [1]
 set -u
 source=$(cd "$(dirname "$0")/.." && pwd)
 OUT=${OUT:-$PWD/gpu-results}
@@ -33,7 +39,7 @@ PYTHON=${PYTHON:-python3}
 STAGE_SECONDS=${STAGE_SECONDS:-560}
 export OUT BUILD WORK PYTHON STAGE_SECONDS
 export PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1
-all_stages='build check-gpu parity attention step offload sanitizer'
+all_stages='build check-gpu parity attention step offload devices tables stress sanitizer'
 skipped=77 # the exit code of a stage that this machine cannot do
 
 say() { printf '\n== %s\n' "$*"; }
@@ -102,21 +108,24 @@ stage_attention() {
   timed "$PYTHON" "$source/bench/peers/attention_torch.py" --all
 }
 
-# The most that the driver says is in use while a command runs.
+# The most that the driver says is in use, GPU by GPU, while a command runs.
 with_memory() {
   local samples=$BUILD/memory-samples sampler code
-  nvidia-smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits \
+  nvidia-smi --query-gpu=index,memory.used --format=csv,noheader,nounits \
     >"$samples" || return 1
-  nvidia-smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits \
+  nvidia-smi --query-gpu=index,memory.used --format=csv,noheader,nounits \
     -lms 250 >>"$samples" &
   sampler=$!
   timed "$@"
   code=$?
   kill $sampler
   wait $sampler 2>/dev/null
-  awk 'NR == 1 { before = $1 } $1 > most { most = $1 }
-    END { printf "GPU memory by the driver: %d MiB before, %d MiB at most, " \
-      "%d MiB taken\n", before, most, most - before }' "$samples"
+  awk -F ', ' '!($1 in before) { before[$1] = $2; gpus++ }
+    $2 > most[$1] { most[$1] = $2 }
+    END { for (i = 0; i < gpus; i++) if (most[i] - before[i] > 100)
+      printf "GPU memory by the driver: GPU %d: %d MiB before, %d MiB at " \
+        "most, %d MiB taken\n", i, before[i], most[i], most[i] - before[i]
+    }' "$samples"
   return $code
 }
 
@@ -158,6 +167,74 @@ stage_offload() {
   return $status
 }
 
+# name DEVICES STAGE OPTION...: 8 x 512 tokens a device.
+devices_run() {
+  local name=$1 devices=$2 stage=$3
+  shift 3
+  set -- --model chatglm2-6b --backend cuda --num-devices "$devices" --bf16 \
+    --per-device-train-batch-size 8 --max-length 512 \
+    --set zero_optimization.stage="$stage" "$@"
+  echo "$name:"
+  "$BUILD/zero-offload" plan "$@" >"$OUT/plan-$name.txt" 2>&1
+  with_memory "$BUILD/zero-offload" bench step "$@"
+}
+
+# One device beside two; fill off where the stage's own need is the question.
+stage_devices() {
+  local status=0 cpu='zero_optimization.offload_optimizer.device=cpu'
+  local param='zero_optimization.offload_param.device=cpu'
+  local none='--set zero_offload.recompute=none'
+  local literal='--set zero_offload.fill=false'
+  test "$(nvidia-smi -L | wc -l)" -ge 2 || {
+    echo 'fewer than two GPUs'
+    return $skipped
+  }
+  # shellcheck disable=SC2086
+  {
+    devices_run one-resident 1 0 $none || status=1
+    for stage in 0 1 2 3; do
+      devices_run stage$stage 2 $stage $none || status=1
+    done
+    for stage in 1 2; do
+      devices_run stage$stage-optimizer 2 $stage $none $literal --set $cpu ||
+        status=1
+    done
+    devices_run stage3-optimizer 2 3 $none $literal --set $cpu \
+      --set ${param%=cpu}=none || status=1
+    devices_run stage3-both 2 3 $none $literal --set $cpu --set $param ||
+      status=1
+    devices_run one-24G 1 3 --gpu-memory 24G --set $cpu --set $param ||
+      status=1
+    devices_run stage3-both-24G 2 3 --gpu-memory 24G --set $cpu --set $param ||
+      status=1
+  }
+  return $status
+}
+
+stage_tables() {
+  local program=$BUILD/zero-offload status=0 gpus devices
+  local model='--model chatglm2-6b --backend cuda --bf16'
+  local rows='--per-device-train-batch-size 8 --max-length 512'
+  local results=$OUT/tables.jsonl
+  gpus=$(nvidia-smi -L | wc -l)
+  # shellcheck disable=SC2086
+  {
+    for devices in $(printf '1\n%d\n' "$gpus" | sort -u); do
+      timed "$program" bench stages $model $rows --num-devices "$devices" \
+        --results "$results" || status=1
+    done
+    timed "$program" bench frontier $model $rows --num-devices 1 \
+      --results "$results" || status=1
+    timed "$program" report "$results" --output "$OUT/tables.html" || status=1
+  }
+  return $status
+}
+
+stage_stress() {
+  ZERO_OFFLOAD_GPU=1 ZERO_OFFLOAD_STRESS_SECONDS=${STRESS_SECONDS:-480} \
+    timed "$BUILD/tests/test_comm_cuda"
+}
+
 stage_sanitizer() {
   local sanitizer status=0 tool type code log=$BUILD/sanitizer-run
   local program=$BUILD/zero-offload rows=$BUILD/sanitizer-rows.jsonl
@@ -181,7 +258,7 @@ stage_sanitizer() {
       timed timeout -k 5 240 "$sanitizer" --tool $tool --error-exitcode 9 \
         "$program" train --model "$source/tests/gpu_model.json" \
         --random-weights --data "$rows" --output "$BUILD/sanitizer-out" \
-        --overwrite --backend cuda --num-devices 1 \
+        --overwrite --backend cuda --num-devices "${DEVICES:-1}" \
         --per-device-train-batch-size 2 --max-steps 2 --max-grad-norm 1 \
         $type >"$log" 2>&1
       code=$?
@@ -255,6 +332,8 @@ found() {
     check-gpu) pattern='^# (TOTAL|PASS|FAIL|SKIP|ERROR):|^[0-9]+ passed' ;;
     parity) pattern='^FAIL|^worst|: loss |broken' ;;
     attention) pattern='^(copy|matmul) |^attention.* 8 +2048|^(FLASH|CUDNN).* 8 x +2048' ;;
+    devices) pattern='^([a-z0-9A-Z-]+:$|step|placement|  [a-z0-9]+ +busy|host|GPU)' ;;
+    stress) pattern='^(ok|not ok|#)' ;;
     step) pattern='^(step|products|GPU memory|torch) ' ;;
     offload) pattern='^(W|step|placement|  [a-z0-9]+ +busy|host|simulated|GPU)' ;;
     sanitizer) pattern='^(memcheck|racecheck|initcheck) ' ;;

@@ -20,10 +20,13 @@
 #define GENERATE  ZO_COMMAND_GENERATE
 #define BENCH     ZO_COMMAND_BENCH
 #define DOCTOR    ZO_COMMAND_DOCTOR
+#define EXPORT    ZO_COMMAND_EXPORT
+#define REPORT    ZO_COMMAND_REPORT
 #define COMPUTE   (TRAIN | EVAL | PLAN | GENERATE | BENCH)
 #define BUDGET    (TRAIN | EVAL | PLAN | BENCH)
 #define ROWS      (TRAIN | EVAL | PLAN | INSPECT)
-#define ALL       (TRAIN | EVAL | PLAN | INSPECT | INIT | GENERATE | BENCH)
+#define ANSWER    (EVAL | GENERATE)
+#define ALL       (COMPUTE | INSPECT | INIT | EXPORT)
 #define AT(field) .offset = offsetof(struct zo_options, field)
 
 static const struct zo_option table[] = {
@@ -36,7 +39,7 @@ static const struct zo_option table[] = {
 #undef ZO_OPTION
 };
 
-_Static_assert(ZO_OPTION_COUNT <= 128, "zo_options.given has 128 bits");
+_Static_assert(ZO_OPTION_COUNT <= 192, "zo_options.given has 192 bits");
 
 /* A reading under way. */
 struct reader {
@@ -73,6 +76,10 @@ const char *zo_command_name(enum zo_command command)
         return "bench";
     case ZO_COMMAND_DOCTOR:
         return "doctor";
+    case ZO_COMMAND_EXPORT:
+        return "export";
+    case ZO_COMMAND_REPORT:
+        return "report";
     }
     return "";
 }
@@ -407,19 +414,41 @@ static enum zo_status read_resume(const char *text, struct zo_options *options)
     return ZO_OK;
 }
 
+static enum zo_status add_text(const char ***list, size_t *count,
+                               const char *text)
+{
+    const char **texts = *list;
+
+    ZO_TRY(zo_realloc(&texts, *count + 1, sizeof(*texts),
+                      "the list of an option"));
+    texts[(*count)++] = text;
+    *list = texts;
+    return ZO_OK;
+}
+
 static enum zo_status read_set(const struct zo_option *option, const char *text,
                                struct zo_options *options)
 {
     const char *equals = strchr(text, '=');
-    const char **sets = options->sets;
 
     if (equals == NULL || equals == text) {
         return fail_value(option, text, "KEY.PATH=VALUE");
     }
-    ZO_TRY(zo_realloc(&sets, options->set_count + 1, sizeof(*sets),
-                      "the list of --set"));
-    options->sets = sets;
-    options->sets[options->set_count++] = text;
+    return add_text(&options->sets, &options->set_count, text);
+}
+
+/* Words of report are the files that it reads. */
+static enum zo_status add_file(const char *text, struct zo_options *options)
+{
+    const char **files = options->files;
+
+    if (text[0] == '\0') {
+        return ZO_FAIL(ZO_E_USAGE, "report: want files, found an empty name");
+    }
+    ZO_TRY(zo_realloc(&files, options->file_count + 1, sizeof(*files),
+                      "the list of files"));
+    options->files = files;
+    options->files[options->file_count++] = text;
     return ZO_OK;
 }
 
@@ -440,6 +469,8 @@ static enum zo_status store(const struct zo_option *option, const char *text,
         return read_resume(text, options);
     case ZO_OPTION_SET:
         return read_set(option, text, options);
+    case ZO_OPTION_PROMPT:
+        return add_text(&options->prompts, &options->prompt_count, text);
     default:
         return store_plain(option, text, options);
     }
@@ -560,6 +591,9 @@ static enum zo_status read_argument(struct reader *r)
         split_name(argument, name, &equals)) {
         return read_option(r, name, equals);
     }
+    if (r->command == ZO_COMMAND_REPORT && argument[0] != '-') {
+        return add_file(argument, r->options);
+    }
     if (strcmp(before, "--resume") == 0) {
         return ZO_FAIL(ZO_E_USAGE, "unexpected argument %s; write --resume=%s",
                        argument, argument);
@@ -581,6 +615,15 @@ static enum zo_status check_together(const struct zo_options *options)
     }
     if (options->trace_first > 0 && options->trace == NULL) {
         return ZO_FAIL(ZO_E_USAGE, "--trace-steps needs --trace FILE");
+    }
+    if (options->command == ZO_COMMAND_GENERATE && options->raw &&
+        options->history != NULL) {
+        return ZO_FAIL(ZO_E_USAGE, "--raw and --history: want one of the two");
+    }
+    if (options->command == ZO_COMMAND_EVAL && options->output != NULL &&
+        !options->generate) {
+        return ZO_FAIL(ZO_E_USAGE, "--output needs --generate: there is "
+                                   "nothing else that is written");
     }
     if (options->command == ZO_COMMAND_TRAIN && options->eval_data == NULL &&
         (options->keep_best || options->eval_steps != 0)) {
@@ -651,8 +694,14 @@ void zo_options_fini(struct zo_options *options)
         return;
     }
     zo_free(options->sets);
+    zo_free(options->prompts);
+    zo_free(options->files);
     zo_free(options->nvme_path);
     options->sets = NULL;
     options->set_count = 0;
+    options->prompts = NULL;
+    options->prompt_count = 0;
+    options->files = NULL;
+    options->file_count = 0;
     options->nvme_path = NULL;
 }

@@ -30,7 +30,9 @@ enum zo_command {
     ZO_COMMAND_INIT = 1 << 4,
     ZO_COMMAND_GENERATE = 1 << 5,
     ZO_COMMAND_BENCH = 1 << 6,
-    ZO_COMMAND_DOCTOR = 1 << 7
+    ZO_COMMAND_DOCTOR = 1 << 7,
+    ZO_COMMAND_EXPORT = 1 << 8,
+    ZO_COMMAND_REPORT = 1 << 9
 };
 
 enum zo_option_id {
@@ -63,7 +65,7 @@ enum zo_hf_schedule {
  */
 struct zo_options {
     enum zo_command command;
-    uint64_t given[2]; /* a bit an option; use zo_option_given() */
+    uint64_t given[3]; /* a bit an option; use zo_option_given() */
 
     /* What to work on. */
     const char *model; /* directory, config.json, or preset name */
@@ -119,6 +121,8 @@ struct zo_options {
     uint64_t host_memory_bytes;  /* budget; 0: default */
     char *nvme_path;             /* owned; NULL: no NVMe from here */
     uint64_t nvme_bytes;         /* budget; 0: what is free */
+    int64_t nvme_depth;          /* bench nvme [32] */
+    uint64_t nvme_block_bytes;   /* bench nvme [1 MiB] */
     int64_t threads;             /* 0: one a core */
     int simd; /* AdamW on the host; as kernels/host_passes.h's zo_simd */
     uint64_t copy_bytes_per_second; /* of the bus, at most; 0: no limit */
@@ -141,18 +145,36 @@ struct zo_options {
     bool json;           /* machine-readable output */
     bool help;           /* --help: nothing else was checked */
 
-    /* Of generate. */
-    const char *prompt;     /* what is asked */
-    bool raw;               /* the prompt as it is, without a chat template */
-    int64_t max_new_tokens; /* of the answer [256] */
+    /* Of generate, and of eval with --generate. */
+    bool generate;        /* eval: also answers */
+    const char **prompts; /* owned list: what is asked */
+    size_t prompt_count;
+    const char *prompt_file; /* lines to ask */
+    const char *history;     /* JSON file of earlier rounds */
+    bool raw;                /* the prompt as it is, without a chat template */
+    int64_t max_new_tokens;  /* of the answer [256] */
+    bool do_sample;
+    double temperature, top_p; /* [0.95 0.7] */
+    int rope_precision;        /* as run_config.h's zo_rope_precision */
 
+    int64_t layers;      /* of bench, plan: of the model's; 0: all, or chosen */
+    const char *results; /* of bench: a file of rows; NULL: none */
     const char *profile; /* plan, train: rates of a machine; NULL: this one */
 
     /* Of inspect, init and plan. */
     const char *text;    /* inspect: text to encode */
+    bool checksums;      /* inspect: hashes of files */
     int64_t rows;        /* inspect, eval: at most so many; 0: all */
-    enum zo_dtype dtype; /* init: of the written weights [bf16] */
+    enum zo_dtype dtype; /* init, export: of the written weights [bf16] */
     const char *write;   /* plan: DeepSpeed JSON; doctor: the profile */
+
+    /* Of export. */
+    int layout;               /* as enum zo_export_layout [chatglm] */
+    uint64_t max_shard_bytes; /* of a file of weights [10 GB] */
+
+    /* Of report. */
+    const char **files; /* owned list of the words that are no options */
+    size_t file_count;
 
     /* Of doctor. */
     const char *folder; /* whose disk is measured; NULL: the current one */

@@ -100,6 +100,18 @@ static const char *home_text(enum zo_home_limit limit)
     return "";
 }
 
+/* What the stage splits over the devices. */
+static const char *shares_text(const struct zo_run_config *config)
+{
+    static const char *const texts[] = {
+        "", "; each device has its share of masters and moments",
+        "; each device has its share of masters, moments and gradients",
+        "; each device has its share of masters, moments, gradients and "
+        "weights"};
+
+    return config->num_devices > 1 ? texts[config->zero.stage] : "";
+}
+
 static enum zo_status describe_homes(const struct zo_run_config *config,
                                      struct zo_notes *notes)
 {
@@ -108,11 +120,12 @@ static enum zo_status describe_homes(const struct zo_run_config *config,
 
     return zo_note_add(
         notes, ZO_NOTE_INFO,
-        "ZeRO stage %d%s: optimizer states %s, weights %s%s",
+        "ZeRO stage %d%s: optimizer states %s, weights %s%s%s",
         config->zero.stage, config->has_config ? "" : " (no --config)",
         home_text(config->zero.optimizer.limit),
         home_text(config->zero.param.limit),
-        config->fill && can_leave ? "; faster tiers are filled first" : "");
+        config->fill && can_leave ? "; faster tiers are filled first" : "",
+        shares_text(config));
 }
 
 enum zo_status zo_run_config_describe(const struct zo_run_config *config,

@@ -224,15 +224,12 @@ static enum zo_status resolve_sizes(struct zo_resolver *r)
     ZO_TRY(resolve_auto_size(r, ZO_KEY_PERSISTENCE, 10.0 * width,
                              &zero->param_persistence_threshold));
     zero->sub_group_size = zo_value_integer(values, ZO_KEY_SUB_GROUP);
-    zero->allgather_bucket_size =
-        zo_value_integer(values, ZO_KEY_ALLGATHER_BUCKET);
     zero->max_live_parameters = zo_value_integer(values, ZO_KEY_MAX_LIVE);
     zero->max_reuse_distance = zo_value_integer(values, ZO_KEY_MAX_REUSE);
     zero->asks_prefetch = zo_value_asks(values, ZO_KEY_PREFETCH_BUCKET);
     zero->asks_max_live = zo_value_asks(values, ZO_KEY_MAX_LIVE);
     zero->asks_reuse = zo_value_asks(values, ZO_KEY_MAX_REUSE);
     zero->overlap_comm = zo_value_flag(values, ZO_KEY_OVERLAP_COMM);
-    zero->round_robin_gradients = zo_value_flag(values, ZO_KEY_ROUND_ROBIN);
     return ZO_OK;
 }
 

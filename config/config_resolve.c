@@ -357,22 +357,32 @@ enum zo_status zo_resolve_optimizer(struct zo_resolver *r)
 
 /* ---- the rest ---- */
 
-static enum zo_status resolve_monitor(struct zo_resolver *r,
-                                      enum zo_config_key enabled,
-                                      enum zo_config_key path,
-                                      enum zo_config_key job,
-                                      struct zo_run_monitor *monitor)
+/* A section of files.  NULL: in --output; the job has DeepSpeed's name. */
+static void resolve_files(struct zo_resolver *r, enum zo_config_key enabled,
+                          enum zo_config_key path, enum zo_config_key job,
+                          struct zo_run_monitor *monitor)
 {
+    const char *folder = zo_value_text(r->values, path);
+    const char *name = zo_value_text(r->values, job);
+
     monitor->is_enabled = zo_value_flag(r->values, enabled);
-    monitor->output_path = zo_value_text(r->values, path);
-    monitor->job_name = zo_value_text(r->values, job);
-    if (monitor->is_enabled) {
-        return zo_value_note(r->values, enabled, ZO_NOTE_WARN,
-                             "%s; metrics "
-                             "go to OUTPUT/metrics.jsonl",
-                             zo_config_row(enabled)->meaning);
-    }
-    return ZO_OK;
+    monitor->output_path = folder != NULL && folder[0] != '\0' ? folder : NULL;
+    monitor->job_name =
+        name != NULL && name[0] != '\0' ? name : "DeepSpeedJobName";
+}
+
+static enum zo_status resolve_wandb(struct zo_resolver *r,
+                                    struct zo_run_monitor *wandb)
+{
+    wandb->is_enabled = zo_value_flag(r->values, ZO_KEY_WANDB_ENABLED);
+    wandb->group = zo_value_text(r->values, ZO_KEY_WANDB_GROUP);
+    wandb->team = zo_value_text(r->values, ZO_KEY_WANDB_TEAM);
+    wandb->project = zo_value_text(r->values, ZO_KEY_WANDB_PROJECT);
+    return wandb->is_enabled
+               ? zo_value_note(r->values, ZO_KEY_WANDB_ENABLED, ZO_NOTE_WARN,
+                               "%s",
+                               zo_config_row(ZO_KEY_WANDB_ENABLED)->meaning)
+               : ZO_OK;
 }
 
 static enum zo_status resolve_recompute(struct zo_resolver *r)
@@ -440,18 +450,11 @@ enum zo_status zo_resolve_rest(struct zo_resolver *r)
     resolve_own(r);
     resolve_aio(r);
     ZO_TRY(resolve_recompute(r));
-    ZO_TRY(resolve_monitor(r, ZO_KEY_TENSORBOARD_ENABLED,
-                           ZO_KEY_TENSORBOARD_PATH, ZO_KEY_TENSORBOARD_JOB,
-                           &config->tensorboard));
-    ZO_TRY(resolve_monitor(r, ZO_KEY_CSV_ENABLED, ZO_KEY_CSV_PATH,
-                           ZO_KEY_CSV_JOB, &config->csv_monitor));
-    ZO_TRY(resolve_monitor(r, ZO_KEY_WANDB_ENABLED, ZO_KEY_WANDB_GROUP,
-                           ZO_KEY_WANDB_GROUP, &config->wandb));
-    config->wandb.output_path = NULL; /* it has none of these two */
-    config->wandb.job_name = NULL;
-    config->wandb.group = zo_value_text(values, ZO_KEY_WANDB_GROUP);
-    config->wandb.team = zo_value_text(values, ZO_KEY_WANDB_TEAM);
-    config->wandb.project = zo_value_text(values, ZO_KEY_WANDB_PROJECT);
+    resolve_files(r, ZO_KEY_TENSORBOARD_ENABLED, ZO_KEY_TENSORBOARD_PATH,
+                  ZO_KEY_TENSORBOARD_JOB, &config->tensorboard);
+    resolve_files(r, ZO_KEY_CSV_ENABLED, ZO_KEY_CSV_PATH, ZO_KEY_CSV_JOB,
+                  &config->csv_monitor);
+    ZO_TRY(resolve_wandb(r, &config->wandb));
     config->steps_per_print =
         is_json ? values->items[ZO_KEY_STEPS_PER_PRINT].integer
                 : options->logging_steps;

@@ -28,6 +28,19 @@ libzo_a_SOURCES += \
 	config/run_config.c \
 	config/run_config.h
 
+# DeepSpeed JSONs for machines that people have; tests/presets.sh plans them.
+presetsdir = $(pkgdatadir)/presets
+dist_presets_DATA = \
+	config/presets/16g-host64.json \
+	config/presets/16g-host128.json \
+	config/presets/24g-host64.json \
+	config/presets/24g-host128.json \
+	config/presets/2x24g-host64.json \
+	config/presets/2x24g-host128.json \
+	config/presets/2x32g-fp16-host128.json \
+	config/presets/80g-host128.json
+dist_check_SCRIPTS += tests/presets.sh
+
 check_PROGRAMS += \
 	tests/test_config_cli \
 	tests/test_config_files \

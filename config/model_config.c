@@ -396,6 +396,16 @@ static bool count_parameters(const struct zo_model_config *config,
     return true;
 }
 
+void zo_model_config_cut(struct zo_model_config *config, int64_t layers)
+{
+    uint64_t count = 0;
+
+    ZO_ASSERT(layers >= 1);
+    config->num_layers = layers;
+    ZO_ASSERT(count_parameters(config, &count) && count <= INT64_MAX);
+    config->parameter_count = (int64_t)count;
+}
+
 /* ---- the other values ---- */
 
 static enum zo_status read_dtype(const struct source *source,

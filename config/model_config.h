@@ -91,6 +91,9 @@ zo_model_config_parse(const char *name, const char *text, size_t size_bytes,
                       enum zo_model_family family, struct zo_notes *notes,
                       struct zo_model_config *config_out) ZO_MUST_CHECK;
 
+/* The same model with fewer (or more) layers, at least 1. */
+void zo_model_config_cut(struct zo_model_config *config, int64_t layers);
+
 /* "chatglm2-6b", "chatglm2-6b-32k", "chatglm3-6b", "codegeex2-6b". */
 bool zo_model_preset(const char *name, struct zo_model_config *config_out);
 
@@ -109,6 +112,13 @@ bool zo_model_family_parse(const char *name, enum zo_model_family *family_out);
  */
 enum zo_status zo_model_config_json(const struct zo_model_config *config,
                                     char **text_out) ZO_MUST_CHECK;
+
+/*
+ * The config.json with which the transformers library loads the same model as
+ * its own GlmForCausalLM, without code from the model; owned likewise.
+ */
+enum zo_status zo_model_config_glm_json(const struct zo_model_config *config,
+                                        char **text_out) ZO_MUST_CHECK;
 
 ZO_C_END
 

@@ -9,6 +9,9 @@
 
 #define TEXT_BYTES 4096 /* some 30 short lines */
 
+static const char *const type_names[] = {
+    [ZO_F32] = "float32", [ZO_BF16] = "bfloat16", [ZO_F16] = "float16"};
+
 struct writer {
     char *text;
     size_t length;
@@ -90,8 +93,6 @@ static const char *honest_name(const struct zo_model_config *config)
 enum zo_status zo_model_config_json(const struct zo_model_config *config,
                                     char **text_out)
 {
-    static const char *const types[] = {
-        [ZO_F32] = "float32", [ZO_BF16] = "bfloat16", [ZO_F16] = "float16"};
     struct writer w = {.text = NULL};
 
     ZO_TRY(zo_alloc(TEXT_BYTES, 1, "a config.json", &w.text));
@@ -107,7 +108,7 @@ enum zo_status zo_model_config_json(const struct zo_model_config *config,
     put_bool(&w, "bias_dropout_fusion", true);
     put_sizes(&w, config);
     put_bool(&w, "use_cache", true);
-    put(&w, "  \"torch_dtype\": \"%s\",\n", types[config->dtype]);
+    put(&w, "  \"torch_dtype\": \"%s\",\n", type_names[config->dtype]);
     put(&w, "  \"transformers_version\": \"%s\",\n",
         config->family == ZO_FAMILY_CHATGLM2 ? "4.27.1" : "4.30.2");
     if (config->eos_token_id != ZO_MODEL_ID_NONE) {
@@ -116,6 +117,57 @@ enum zo_status zo_model_config_json(const struct zo_model_config *config,
     if (config->pad_token_id != ZO_MODEL_ID_NONE) {
         put_int(&w, "pad_token_id", config->pad_token_id);
     }
+    put(&w, "  \"tie_word_embeddings\": false\n}\n");
+    *text_out = w.text;
+    return ZO_OK;
+}
+
+/* Its angles are always those of fp32, at positions / factor. */
+static void put_glm_rotary(struct writer *w,
+                           const struct zo_model_config *config)
+{
+    put_number(w, "partial_rotary_factor",
+               (double)config->rotary_width / (double)config->head_width);
+    put_number(w, "rope_theta", config->rope_base);
+    if (config->rope_position_divisor != 1.0) {
+        put(w, "  \"rope_scaling\": {\n");
+        put(w, "  ");
+        put_number(w, "factor", config->rope_position_divisor);
+        put(w, "    \"rope_type\": \"linear\"\n  },\n");
+    }
+}
+
+enum zo_status zo_model_config_glm_json(const struct zo_model_config *config,
+                                        char **text_out)
+{
+    struct writer w = {.text = NULL};
+
+    ZO_TRY(zo_alloc(TEXT_BYTES, 1, "a config.json", &w.text));
+    put(&w, "{\n  \"architectures\": [\n    \"GlmForCausalLM\"\n  ],\n");
+    put(&w, "  \"model_type\": \"glm\",\n");
+    put_bool(&w, "attention_bias", config->has_qkv_bias);
+    put_number(&w, "attention_dropout", 0.0);
+    if (config->eos_token_id != ZO_MODEL_ID_NONE) {
+        put_int(&w, "eos_token_id", config->eos_token_id);
+    } else {
+        put(&w, "  \"eos_token_id\": null,\n");
+    }
+    put_int(&w, "head_dim", config->head_width);
+    put(&w, "  \"hidden_act\": \"silu\",\n");
+    put_int(&w, "hidden_size", config->hidden_size);
+    put_int(&w, "intermediate_size", config->ffn_size);
+    put_int(&w, "max_position_embeddings", config->seq_length);
+    put_int(&w, "num_attention_heads", config->num_heads);
+    put_int(&w, "num_hidden_layers", config->num_layers);
+    put_int(&w, "num_key_value_heads", config->num_kv_groups);
+    /* Its default lies outside this vocabulary, and a real one would make
+     * torch.nn.Embedding drop that row's gradient. */
+    put(&w, "  \"pad_token_id\": null,\n");
+    put_glm_rotary(&w, config);
+    put_number(&w, "rms_norm_eps", config->norm_epsilon);
+    put(&w, "  \"torch_dtype\": \"%s\",\n", type_names[config->dtype]);
+    put_bool(&w, "use_cache", true);
+    put_int(&w, "vocab_size", config->vocab_size);
     put(&w, "  \"tie_word_embeddings\": false\n}\n");
     *text_out = w.text;
     return ZO_OK;

@@ -121,7 +121,7 @@ struct zo_run_zero {
     int stage; /* 0 to 3 */
     struct zo_run_offload optimizer, param;
     int64_t sub_group_size;
-    int64_t reduce_bucket_size, allgather_bucket_size;
+    int64_t reduce_bucket_size;
     int64_t prefetch_bucket_size;
     int64_t param_persistence_threshold;
     int64_t max_live_parameters, max_reuse_distance;
@@ -129,7 +129,6 @@ struct zo_run_zero {
      * the default anyway. */
     bool asks_prefetch, asks_max_live, asks_reuse;
     bool overlap_comm;
-    bool round_robin_gradients;
 };
 
 struct zo_run_aio {
@@ -145,7 +144,8 @@ struct zo_run_activations {
 /* A section of a monitor that DeepSpeed writes to; NULL: not named. */
 struct zo_run_monitor {
     bool is_enabled;
-    const char *output_path, *job_name;
+    const char *output_path;            /* NULL: in --output */
+    const char *job_name;               /* never NULL; not of wandb */
     const char *group, *team, *project; /* wandb */
 };
 

@@ -159,6 +159,7 @@ struct zo_build_options {
     bool has_evaluation;
     bool evaluates_only;     /* weights and the evaluation list, nothing else */
     int64_t bucket_elems;    /* largest piece of an exchange; 0: a shard */
+    bool waits_for_comm;     /* backward goes on when an exchange is done */
     int64_t tokens_max;      /* of the longest micro batch, padded */
     int64_t labels_max;      /* of one micro batch */
     uint64_t boundary_bytes; /* (T, C) of the longest micro batch */
@@ -236,6 +237,12 @@ enum zo_status zo_build_train(const struct zo_build_options *options,
  * The program of decoding on one device: a list for a prompt of up to
  * tokens_max tokens, and one for a single further token, with a cache of
  * cache_bytes a unit (0: none).  Weights only.
+ *
+ * The weights of the first host_units units are at home on the host: each
+ * crosses the bus for every list, two at most on the device at a time, the
+ * next on its way while one is used; of a unit that is read by rows only
+ * those that are used cross.  Its blob then has the tables of such rows, and
+ * counts its table_rows.
  */
 struct zo_decode_options {
     const struct zo_unit *units; /* borrowed; forward order */
@@ -247,15 +254,20 @@ struct zo_decode_options {
     int64_t vocab;
     uint64_t cache_bytes; /* of a unit */
     uint64_t batch_bytes;
+    int host_units; /* 0: all weights stay on the device */
     const struct zo_kernel_ops *kernel_ops;
     const struct zo_model_ops *model_ops;
     void *model;
 };
 
+#define ZO_DECODE_RING 2 /* units of the host that are on the device */
+
 struct zo_decode_build {
     struct zo_program program;
-    zo_buffer_id *weights; /* a unit; owned */
-    zo_buffer_id *caches;  /* a unit; owned */
+    zo_buffer_id *weights;             /* a unit, at home; owned */
+    zo_buffer_id *caches;              /* a unit; owned */
+    zo_buffer_id ring[ZO_DECODE_RING]; /* of units from the host */
+    zo_buffer_id rows_host;            /* gathered for a copy */
     zo_buffer_id record, batch_host, logits_host;
     int prompt_schedule, token_schedule;
 };

@@ -134,7 +134,6 @@ static enum zo_status add_unit(struct zo_build *build, int u, int d)
     const struct zo_placement *placement = &options->placement;
     const bool trains = !options->evaluates_only;
     const bool offloads = zo_build_offloads(options, u);
-    const bool streams = zo_build_streams(options, u);
     const int stage = zo_build_stage(options);
     const uint64_t typed = zo_dtype_bytes(options->type);
     const enum zo_tier optimizer =
@@ -152,8 +151,8 @@ static enum zo_status add_unit(struct zo_build *build, int u, int d)
          zo_build_casts(options, u) ? 0 : typed, stage == 3, &unit->weights,
          host.weights},
         {"weights", ZO_PURPOSE_WEIGHTS, ZO_TIER_GPU,
-         offloads && !streams ? typed : 0, false, &unit->device_weights,
-         ZO_NO_BUFFER},
+         zo_build_copies_back(options, u) ? typed : 0, stage == 3,
+         &unit->device_weights, ZO_NO_BUFFER},
         {"remainders", ZO_PURPOSE_MASTER, optimizer, trains && is_bf16 ? 2 : 0,
          stage >= 1, &unit->remainder, host.remainder},
         {"master weights", ZO_PURPOSE_MASTER, optimizer,

@@ -88,6 +88,15 @@ static inline bool zo_build_offloads(const struct zo_build_options *options,
            zo_build_homes(options, unit)->optimizer != ZO_TIER_GPU;
 }
 
+/* The host updates weights that are at home on the devices: at stage 3 each
+ * has its shard of them, else all of them. */
+static inline bool zo_build_copies_back(const struct zo_build_options *options,
+                                        int unit)
+{
+    return zo_build_offloads(options, unit) &&
+           !zo_build_weights_leave(options, unit);
+}
+
 /* Its gradient passes through the ring on the host. */
 bool zo_build_rings_gradient(const struct zo_build_options *options, int unit);
 
@@ -192,6 +201,8 @@ enum zo_status zo_build_run_norm(const struct zo_op_call *call);
 /* Per device local, staging, gradient, norm, workspace; args: piece; whether
  * every device gets the whole gradient. */
 enum zo_status zo_build_run_reduce(const struct zo_op_call *call);
+/* It waits for what it reads, no more. */
+enum zo_status zo_build_run_nothing(const struct zo_op_call *call);
 /* record, control, weights, second, m, v, gradient, bad: second is the
  * remainder (bf16) or the master (fp16).  On the device, and on the host. */
 enum zo_status zo_build_run_adamw(const struct zo_op_call *call);

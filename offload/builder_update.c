@@ -205,6 +205,30 @@ static bool has_whole_gradient(const struct zo_build_options *options, int u)
     return zo_build_stage(options) <= 1 && !zo_build_offloads(options, u);
 }
 
+/* What comes next on a device's compute stream comes behind the exchange. */
+static enum zo_status wait_for_exchange(const struct zo_lister *lister, int u,
+                                        const zo_buffer_id *grads)
+{
+    struct zo_build *build = lister->build;
+
+    for (int d = 0; d < build->options.device_count; d++) {
+        const struct zo_access gradient = {grads[d], ZO_READ, 0,
+                                           zo_dtype_bytes(build->options.type)};
+        const struct zo_op op = {
+            .name = "behind the reduction",
+            .run = zo_build_run_nothing,
+            .engine = ZO_ENGINE_COMPUTE,
+            .device = d,
+            .unit = u,
+            .micro = -1,
+        };
+
+        ZO_TRY(zo_schedule_add(&build->program, lister->schedule, &op,
+                               &gradient, 1));
+    }
+    return ZO_OK;
+}
+
 /* Several devices: the sums, rounded, are exchanged and added at owners. */
 static enum zo_status finish_together(const struct zo_lister *lister, int u,
                                       const zo_buffer_id *grads)
@@ -257,8 +281,10 @@ static enum zo_status finish_together(const struct zo_lister *lister, int u,
         accesses[5 * d + 4] =
             zo_whole(program, build->norm_workspace[d], ZO_WRITE);
     }
-    return zo_schedule_add(program, lister->schedule, &op, accesses,
-                           5 * (size_t)options->device_count);
+    ZO_TRY(zo_schedule_add(program, lister->schedule, &op, accesses,
+                           5 * (size_t)options->device_count));
+    return options->waits_for_comm ? wait_for_exchange(lister, u, grads)
+                                   : ZO_OK;
 }
 
 /* ---- behind backward ------------------------------------------------------

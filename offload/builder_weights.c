@@ -155,9 +155,10 @@ static struct zo_access part_of(zo_buffer_id id, enum zo_access_mode mode,
                               (uint64_t)part.count * elem_bytes};
 }
 
-/* From the host: each device gets what it owns over its own bus. */
+/* From the host: each device gets what it owns over its own bus, into its
+ * place for the use or, at stage 3, into the shard that it keeps. */
 static enum zo_status fetch_from_host(struct zo_lister *lister,
-                                      const struct zo_use *use)
+                                      const struct zo_use *use, bool keeps)
 {
     struct zo_build *build = lister->build;
     const struct zo_build_options *options = &build->options;
@@ -170,18 +171,22 @@ static enum zo_status fetch_from_host(struct zo_lister *lister,
     }
     for (int d = 0; d < options->device_count; d++) {
         const struct zo_held own = zo_build_own(options, use->unit, d);
+        const zo_buffer_id kept =
+            zo_build_unit(build, use->unit, d)->device_weights;
 
         ZO_TRY(zo_lister_copy(
-            lister, &(struct zo_copy){
-                        .engine = ZO_ENGINE_H2D,
-                        .name = "weights to the device",
-                        .device = d,
-                        .unit = use->unit,
-                        .micro = -1,
-                        .target = part_of(place_of(lister, use, d), ZO_WRITE,
+            lister,
+            &(struct zo_copy){
+                .engine = ZO_ENGINE_H2D,
+                .name = "weights to the device",
+                .device = d,
+                .unit = use->unit,
+                .micro = -1,
+                .target = keeps ? zo_whole(&build->program, kept, ZO_WRITE)
+                                : part_of(place_of(lister, use, d), ZO_WRITE,
                                           own, elem_bytes),
-                        .source = part_of(source, ZO_READ, own, elem_bytes),
-                    }));
+                .source = part_of(source, ZO_READ, own, elem_bytes),
+            }));
     }
     return ZO_OK;
 }
@@ -210,9 +215,13 @@ enum zo_status zo_lister_gather_weights(const struct zo_lister *lister,
             part_of(weights[d], from_shards ? ZO_WRITE : ZO_READ_WRITE, whole,
                     elem_bytes);
         if (from_shards) {
-            accesses[count++] =
-                zo_whole(&build->program,
-                         zo_build_unit(build, unit, d)->weights, ZO_READ);
+            const struct zo_unit_buffers *own = zo_build_unit(build, unit, d);
+
+            accesses[count++] = zo_whole(&build->program,
+                                         own->device_weights != ZO_NO_BUFFER
+                                             ? own->device_weights
+                                             : own->weights,
+                                         ZO_READ);
         }
     }
     return zo_schedule_add(&build->program, lister->schedule, &op, accesses,
@@ -222,6 +231,8 @@ enum zo_status zo_lister_gather_weights(const struct zo_lister *lister,
 static enum zo_status fetch(struct zo_lister *lister, const struct zo_use *use)
 {
     const struct zo_build_options *options = &lister->build->options;
+    const bool keeps = zo_build_stage(options) == 3 &&
+                       zo_build_copies_back(options, use->unit);
     const bool from_host = zo_build_weights_leave(options, use->unit) ||
                            zo_build_offloads(options, use->unit);
     zo_buffer_id places[ZO_DEVICES_MAX];
@@ -229,9 +240,9 @@ static enum zo_status fetch(struct zo_lister *lister, const struct zo_use *use)
     for (int d = 0; d < options->device_count; d++) {
         places[d] = place_of(lister, use, d);
     }
-    if (from_host) {
-        ZO_TRY(fetch_from_host(lister, use));
-    } else if (options->decides && !options->evaluates_only &&
+    if (from_host && (!keeps || is_first_use(lister, use))) {
+        ZO_TRY(fetch_from_host(lister, use, keeps));
+    } else if (!from_host && options->decides && !options->evaluates_only &&
                is_first_use(lister, use)) {
         /* Shards whose update a decision has held up. */
         ZO_TRY(zo_lister_update_all(lister, use->unit, NULL));
@@ -239,7 +250,7 @@ static enum zo_status fetch(struct zo_lister *lister, const struct zo_use *use)
     return options->device_count == 1
                ? ZO_OK
                : zo_lister_gather_weights(lister, use->unit, places,
-                                          !from_host);
+                                          keeps || !from_host);
 }
 
 enum zo_status zo_lister_use(struct zo_lister *lister, int unit)

@@ -9,7 +9,7 @@
 
 #define ARENA_BYTES_MAX ((uint64_t)1 << 62)
 
-static uint64_t stored_bytes(const struct zo_buffer *buffer)
+uint64_t zo_layout_stored_bytes(const struct zo_buffer *buffer)
 {
     const uint64_t bytes = zo_round_up(buffer->bytes, ZO_ALIGN_BYTES);
 
@@ -63,7 +63,7 @@ static enum zo_status extend_arena(struct zo_program *program,
                                    const struct zo_buffer *buffer)
 {
     uint64_t *bytes = &program->arena_bytes[buffer->tier][buffer->device];
-    const uint64_t end = buffer->offset + stored_bytes(buffer);
+    const uint64_t end = buffer->offset + zo_layout_stored_bytes(buffer);
 
     if (end > ARENA_BYTES_MAX) {
         return fail_fit(buffer);
@@ -148,7 +148,7 @@ static void collect_items(const struct zo_program *program,
 
         if (is_placed(buffer)) {
             scratch->items[scratch->behind[place_of(buffer)]++] =
-                (struct item){stored_bytes(buffer), i};
+                (struct item){zo_layout_stored_bytes(buffer), i};
         }
     }
 }
@@ -262,7 +262,7 @@ uint64_t zo_layout_persistent_bytes(const struct zo_program *program,
 
         if (buffer->schedule == -1 && buffer->tier == tier &&
             buffer->device == device) {
-            bytes += stored_bytes(buffer);
+            bytes += zo_layout_stored_bytes(buffer);
         }
     }
     return bytes;

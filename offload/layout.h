@@ -25,6 +25,9 @@ ZO_C_BEGIN
  */
 enum zo_status zo_layout(struct zo_program *program) ZO_MUST_CHECK;
 
+/* Bytes that a buffer takes of its arena: aligned, both slots. */
+uint64_t zo_layout_stored_bytes(const struct zo_buffer *buffer);
+
 /* Bytes of an arena that its persistent buffers take. */
 uint64_t zo_layout_persistent_bytes(const struct zo_program *program,
                                     enum zo_tier tier, int device);

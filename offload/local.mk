@@ -28,8 +28,14 @@ libzo_a_SOURCES += \
 	offload/profile.c \
 	offload/profile.h \
 	offload/record.h \
-	offload/schedule.c \
+	offload/nvme.c \
 	offload/nvme.h \
+	offload/nvme_file.c \
+	offload/nvme_internal.h \
+	offload/nvme_pool.c \
+	offload/nvme_ranges.c \
+	offload/nvme_ranges.h \
+	offload/schedule.c \
 	offload/schedule.h \
 	offload/stream.c \
 	offload/stream.h \
@@ -43,6 +49,12 @@ libzo_a_SOURCES += \
 	offload/unit.c \
 	offload/unit.h
 
+if HAVE_LIBURING
+libzo_a_SOURCES += offload/nvme_uring.c
+else
+libzo_a_SOURCES += offload/nvme_uring_stub.c
+endif
+
 check_PROGRAMS += \
 	tests/test_arenas \
 	tests/test_builder \
@@ -53,6 +65,10 @@ check_PROGRAMS += \
 	tests/test_executor_parts \
 	tests/test_gaps \
 	tests/test_layout \
+	tests/test_nvme \
+	tests/test_nvme_faults \
+	tests/test_nvme_file \
+	tests/test_nvme_ranges \
 	tests/test_order \
 	tests/test_poison \
 	tests/test_schedule_fuzz \
@@ -79,3 +95,7 @@ tests_test_poison_SOURCES = tests/test_poison.c $(offload_help)
 tests_test_schedule_fuzz_SOURCES = tests/test_schedule_fuzz.c $(fake_model)
 tests_test_simulator_SOURCES = tests/test_simulator.c $(offload_help)
 tests_test_stream_SOURCES = tests/test_stream.c $(offload_help)
+nvme_help = tests/nvme_help.c tests/nvme_help.h
+tests_test_nvme_SOURCES = tests/test_nvme.c $(nvme_help)
+tests_test_nvme_file_SOURCES = tests/test_nvme_file.c $(nvme_help)
+tests_test_nvme_faults_SOURCES = tests/test_nvme_faults.c $(nvme_help)

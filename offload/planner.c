@@ -8,7 +8,7 @@ static bool lies_in(const struct zo_buffer *buffer,
     return buffer->tier == arena->tier && buffer->device == arena->device;
 }
 
-static uint64_t stored_bytes(const struct zo_buffer *buffer)
+uint64_t zo_plan_stored_bytes(const struct zo_buffer *buffer)
 {
     const uint64_t bytes = zo_round_up(buffer->bytes, ZO_ALIGN_BYTES);
 
@@ -19,6 +19,19 @@ static bool lives_at(const struct zo_buffer *buffer, int schedule, size_t op)
 {
     return buffer->schedule == schedule && buffer->first_use <= (int64_t)op &&
            (int64_t)op <= buffer->last_use;
+}
+
+bool zo_plan_holds(const struct zo_program *program,
+                   const struct zo_plan_arena *arena, size_t index)
+{
+    const struct zo_buffer *buffer = &program->buffers[index];
+    const struct zo_moment *moment =
+        &program->fullest[arena->tier][arena->device];
+
+    return lies_in(buffer, arena) &&
+           (buffer->schedule == -1 ||
+            (moment->bytes > 0 &&
+             lives_at(buffer, moment->schedule, moment->op)));
 }
 
 void zo_plan_arena(const struct zo_program *program, enum zo_tier tier,
@@ -32,14 +45,12 @@ void zo_plan_arena(const struct zo_program *program, enum zo_tier tier,
     arena.total_bytes = program->arena_bytes[tier][device];
     for (size_t i = 0; i < program->buffer_count; i++) {
         const struct zo_buffer *buffer = &program->buffers[i];
-        const bool persists = buffer->schedule == -1;
+        const uint64_t bytes = zo_plan_stored_bytes(buffer);
 
-        if (lies_in(buffer, &arena) &&
-            (persists ||
-             (schedule >= 0 && lives_at(buffer, schedule, moment->op)))) {
-            arena.purposes[buffer->purpose] += stored_bytes(buffer);
-            arena.persistent_bytes += persists ? stored_bytes(buffer) : 0;
-            used += stored_bytes(buffer);
+        if (zo_plan_holds(program, &arena, i)) {
+            arena.purposes[buffer->purpose] += bytes;
+            arena.persistent_bytes += buffer->schedule == -1 ? bytes : 0;
+            used += bytes;
         }
     }
     arena.unused_bytes = arena.total_bytes - used;

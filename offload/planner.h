@@ -27,6 +27,12 @@ struct zo_plan_arena {
 void zo_plan_arena(const struct zo_program *program, enum zo_tier tier,
                    int device, struct zo_plan_arena *arena_out);
 
+/* Whether a buffer, by its index, is in use there at that moment. */
+bool zo_plan_holds(const struct zo_program *program,
+                   const struct zo_plan_arena *arena, size_t buffer);
+/* Bytes that it takes of the arena, of both slots. */
+uint64_t zo_plan_stored_bytes(const struct zo_buffer *buffer);
+
 /* Floating-point operations of a list's products, for its longest batch. */
 double zo_plan_flops(const struct zo_program *program, int schedule);
 

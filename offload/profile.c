@@ -30,28 +30,32 @@
  * A100), of DDR5-4800 (307.2; H100), of DDR5-5600 (358.4; H200).  AdamW is
  * bound by that memory, so it is also the rate of the processor.
  *
+ * Memory of the device, in GiB, as drivers count it.
+ *
  * NVMe: one drive of the bus's generation, 7 and 5 GB/s (4), 12 and 11 (5).
  * Threads: 16.  What no data sheet tells is 0: launches cost nothing here.
  */
-#define SHIPPED(name_, products, fp32, memory, bus, link, host, read, write) \
-    {                                                                        \
-        .name = name_, .source = ZO_PROFILE_DATA_SHEET,                      \
-        .matrix_flops = {[ZO_F32] = (fp32)*TF,                               \
-                         [ZO_BF16] = (products)*TF,                          \
-                         [ZO_F16] = (products)*TF},                          \
-        .device_bandwidth = (memory)*GB, .h2d = (bus)*GB, .d2h = (bus)*GB,   \
-        .collective = (link)*GB, .dram = {(host)*GB, {1.0, 1.0, 1.0, 1.0}},  \
-        .cpu = (host)*GB, .nvme_read = (read)*GB, .nvme_write = (write)*GB,  \
-        .threads = 16                                                        \
+#define SHIPPED(name_, gib, products, fp32, memory, bus, link, host, read,  \
+                write)                                                      \
+    {                                                                       \
+        .name = name_, .source = ZO_PROFILE_DATA_SHEET,                     \
+        .device_bytes = (uint64_t)(gib) << 30,                              \
+        .matrix_flops = {[ZO_F32] = (fp32)*TF,                              \
+                         [ZO_BF16] = (products)*TF,                         \
+                         [ZO_F16] = (products)*TF},                         \
+        .device_bandwidth = (memory)*GB, .h2d = (bus)*GB, .d2h = (bus)*GB,  \
+        .collective = (link)*GB, .dram = {(host)*GB, {1.0, 1.0, 1.0, 1.0}}, \
+        .cpu = (host)*GB, .nvme_read = (read)*GB, .nvme_write = (write)*GB, \
+        .threads = 16                                                       \
     }
 
 static const struct zo_profile shipped[] = {
-    SHIPPED("3090", 71.0, 35.6, 936.0, 31.5, 31.5, 51.2, 7.0, 5.0),
-    SHIPPED("4090", 165.2, 82.6, 1008.0, 31.5, 31.5, 83.2, 7.0, 5.0),
-    SHIPPED("5090", 209.5, 104.8, 1792.0, 63.0, 63.0, 102.4, 12.0, 11.0),
-    SHIPPED("a100", 312.0, 19.5, 2039.0, 31.5, 300.0, 204.8, 7.0, 5.0),
-    SHIPPED("h100", 989.4, 66.9, 3350.0, 63.0, 450.0, 307.2, 12.0, 11.0),
-    SHIPPED("h200", 989.4, 66.9, 4800.0, 63.0, 450.0, 358.4, 12.0, 11.0),
+    SHIPPED("3090", 24, 71.0, 35.6, 936.0, 31.5, 31.5, 51.2, 7.0, 5.0),
+    SHIPPED("4090", 24, 165.2, 82.6, 1008.0, 31.5, 31.5, 83.2, 7.0, 5.0),
+    SHIPPED("5090", 32, 209.5, 104.8, 1792.0, 63.0, 63.0, 102.4, 12.0, 11.0),
+    SHIPPED("a100", 80, 312.0, 19.5, 2039.0, 31.5, 300.0, 204.8, 7.0, 5.0),
+    SHIPPED("h100", 80, 989.4, 66.9, 3350.0, 63.0, 450.0, 307.2, 12.0, 11.0),
+    SHIPPED("h200", 140, 989.4, 66.9, 4800.0, 63.0, 450.0, 358.4, 12.0, 11.0),
 };
 
 void zo_profile_init(struct zo_profile *profile)

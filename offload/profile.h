@@ -58,6 +58,7 @@ struct zo_profile {
     double matrix_flops[ZO_PROFILE_TYPES]; /* products, by type */
     double attention_flops;                /* 0: as products of the type */
     double device_bandwidth;               /* its memory, read plus written */
+    uint64_t device_bytes;                 /* of it; 0: not known */
     double h2d, d2h;                       /* pinned, one direction alone */
     double duplex;          /* both at once, together; 0: no limit */
     double collective;      /* bytes a device receives */

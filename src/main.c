@@ -39,8 +39,10 @@ static void write_help(void *context, const char *text, size_t size_bytes)
 
 static void print_help(FILE *file, const struct zo_cli_command *command)
 {
-    (void)fprintf(file, "usage: zero-offload %s [OPTION...]\n\n%s\n\n",
-                  command->name, command->summary);
+    (void)fprintf(file, "usage: zero-offload %s%s [OPTION...]\n\n%s\n\n",
+                  command->name,
+                  command->command == ZO_COMMAND_REPORT ? " FILE..." : "",
+                  command->summary);
     zo_options_help(command->command, write_help, file);
 }
 

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "src/base/crc32.h"
 #include "tests/tap.h"
 
 static char folder[512];
@@ -242,13 +243,15 @@ void fx_zip_add(struct fx_zip *zip, const char *name, const void *data,
 {
     const uint64_t at = zip->file.count;
     const uint64_t narrow = zip->zip64 ? UINT32_MAX : size_bytes;
+    const uint32_t crc = zip->has_crcs ? zo_crc32(0, data, size_bytes) : 0;
     struct fx_bytes *local = &zip->file, *central = &zip->directory;
 
     fx_add_number(local, 0x04034b50, 4);
     fx_add_number(local, 20, 2);
     fx_add_number(local, zip->flags, 2);
     fx_add_number(local, zip->method, 2);
-    fx_add_number(local, 0, 8); /* time, date, crc */
+    fx_add_number(local, 0, 4); /* time, date */
+    fx_add_number(local, crc, 4);
     fx_add_number(local, narrow, 4);
     fx_add_number(local, narrow, 4);
     fx_add_number(local, strlen(name), 2);
@@ -262,7 +265,8 @@ void fx_zip_add(struct fx_zip *zip, const char *name, const void *data,
     fx_add_number(central, 20, 2);
     fx_add_number(central, zip->flags, 2);
     fx_add_number(central, zip->method, 2);
-    fx_add_number(central, 0, 8);
+    fx_add_number(central, 0, 4);
+    fx_add_number(central, crc, 4);
     fx_add_number(central, narrow, 4);
     fx_add_number(central, narrow, 4);
     fx_add_number(central, strlen(name), 2);

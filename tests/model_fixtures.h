@@ -56,6 +56,7 @@ struct fx_zip {
     struct fx_bytes file, directory;
     size_t entry_count;
     bool zip64;      /* 64-bit fields everywhere */
+    bool has_crcs;   /* or none */
     unsigned method; /* what entries claim: 0 stored, 8 deflate */
     unsigned flags;  /* likewise: 1 encrypted */
 };

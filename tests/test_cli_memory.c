@@ -140,12 +140,35 @@ static void test_inspect_text(void)
     zo_options_fini(&options);
 }
 
+/* Every 53rd: the table, the plan and the changes that help are long. */
+static void test_plan(void)
+{
+    struct zo_options options;
+    enum zo_status status = ZO_E_NOMEM;
+
+    zo_options_init(&options, ZO_COMMAND_PLAN);
+    options.model = source;
+    options.profile = "4090";
+    options.bf16 = true;
+    options.threads = 2;
+    options.num_devices = 2;
+    options.max_length = 64;
+    options.backend = ZO_BACKEND_HOST;
+    for (uint64_t nth = 1; status != ZO_OK && nth < 1000000; nth += 53) {
+        status = run(zo_cli_plan, &options, nth);
+        TAP_CHECK(status == ZO_OK || status == ZO_E_NOMEM);
+    }
+    TAP_CHECK_INT(status, ZO_OK);
+    zo_options_fini(&options);
+}
+
 int main(void)
 {
     static const struct tap_case cases[] = {
         {"init without memory fails and leaves nothing", test_init},
         {"inspect without memory fails", test_inspect},
         {"inspect --text without memory fails", test_inspect_text},
+        {"plan without memory fails", test_plan},
     };
     int code;
 

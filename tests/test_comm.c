@@ -404,20 +404,25 @@ static void test_facts(void)
     bench_close(&bench);
 }
 
-/* A build without NCCL says so, and one with it asks for devices. */
-static void test_nccl_lack(void)
+/* A build without one says so, and one with it asks for devices. */
+static void test_lack(void)
 {
-    struct zo_comm *untouched = (struct zo_comm *)&untouched;
-    struct zo_comm *comm = untouched;
-    const enum zo_status status = zo_comm_nccl.open(NULL, 0, &comm);
+    static const struct zo_comm_ops *const ways[] = {&zo_comm_peer,
+                                                     &zo_comm_nccl};
 
-    TAP_CHECK(strcmp(zo_comm_nccl.kind, "cuda") == 0);
-    TAP_CHECK_INT(status,
-                  zo_comm_nccl.lack == NULL ? ZO_E_ARG : ZO_E_NOSUPPORT);
-    TAP_CHECK(zo_comm_nccl.lack == NULL ||
-              strstr(zo_err_last()->text, zo_comm_nccl.lack) != NULL);
-    TAP_CHECK(comm == untouched);
-    zo_comm_nccl.close(NULL);
+    for (size_t i = 0; i < TAP_COUNT(ways); i++) {
+        struct zo_comm *untouched = (struct zo_comm *)&untouched;
+        struct zo_comm *comm = untouched;
+        const enum zo_status status = ways[i]->open(NULL, 0, &comm);
+
+        TAP_CHECK(strcmp(ways[i]->kind, "cuda") == 0);
+        TAP_CHECK_INT(status,
+                      ways[i]->lack == NULL ? ZO_E_ARG : ZO_E_NOSUPPORT);
+        TAP_CHECK(ways[i]->lack == NULL ||
+                  strstr(zo_err_last()->text, ways[i]->lack) != NULL);
+        TAP_CHECK(comm == untouched);
+        ways[i]->close(NULL);
+    }
 }
 
 static void test_environment(void)
@@ -472,7 +477,7 @@ int main(void)
         {"bad arguments are refused and queue nothing", test_refusals},
         {"an abort ends collectives for good", test_abort},
         {"the host's own bytes and notes are none", test_facts},
-        {"a build without NCCL says so", test_nccl_lack},
+        {"a build without one of them says so", test_lack},
         {"variables of the environment are listed by name", test_environment},
         {"each failed allocation of open is clean", test_failed_allocations},
     };

@@ -1,11 +1,12 @@
 /*
- * Collectives between GPUs, against those of the host.
+ * Collectives between GPUs, by copies from GPU to GPU and by NCCL, against
+ * those of the host.
  *
  * Method: two sides, one of GPUs and one of virtual host devices, run the same
  * random collectives over the same bytes: each reads what the one before it
  * wrote, after new random bytes came into it.  Large copies hold up one stream
  * or another, products run beside, and every so often all bytes must agree.
- * ZERO_OFFLOAD_STRESS_SECONDS is how long (5).
+ * ZERO_OFFLOAD_STRESS_SECONDS is how long (5), half of it each.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -491,10 +492,6 @@ static int gpus(void)
         tap_skip("ZERO_OFFLOAD_GPU is not set");
         return 0;
     }
-    if (zo_comm_nccl.lack != NULL) {
-        tap_skip("this build has no NCCL");
-        return 0;
-    }
     if (zo_device_cuda.count(&count) != ZO_OK || count < 2) {
         tap_skip("fewer than two CUDA devices");
         return 0;
@@ -502,10 +499,23 @@ static int gpus(void)
     return count < RANKS_MAX ? count : RANKS_MAX;
 }
 
-static struct side gpu_side(int ranks)
+/* What carries between GPUs. */
+static const struct zo_comm_ops *const ways[] = {&zo_comm_peer, &zo_comm_nccl};
+
+/* NULL: not in this build. */
+static const struct zo_comm_ops *way_at(size_t i)
+{
+    if (ways[i]->lack != NULL) {
+        printf("# %s\n", ways[i]->lack);
+        return NULL;
+    }
+    return ways[i];
+}
+
+static struct side gpu_side(const struct zo_comm_ops *way, int ranks)
 {
     return (struct side){.ops = &zo_device_cuda,
-                         .comm_ops = &zo_comm_nccl,
+                         .comm_ops = way,
                          .kernel_ops = &zo_kernels_cuda,
                          .ranks = ranks};
 }
@@ -513,10 +523,13 @@ static struct side gpu_side(int ranks)
 static void test_gpus(void)
 {
     const int count = gpus();
-    struct side side = gpu_side(count);
 
-    if (count > 0) {
-        run_sides(&side, stress_seconds());
+    for (size_t i = 0; count > 0 && i < TAP_COUNT(ways); i++) {
+        struct side side = gpu_side(way_at(i), count);
+
+        if (side.comm_ops != NULL) {
+            run_sides(&side, stress_seconds() / TAP_COUNT(ways));
+        }
     }
 }
 
@@ -539,15 +552,11 @@ static void check_barrier(struct side *side, int late, bool is_gather,
     TAP_CHECK_INT(side_sync(side), ZO_OK);
 }
 
-static void test_barrier(void)
+static void barrier_by(const struct zo_comm_ops *way, int count)
 {
     static const size_t pieces[] = {0, 8, PIECE_MAX};
-    const int count = gpus();
-    struct side side = gpu_side(count);
+    struct side side = gpu_side(way, count);
 
-    if (count == 0) {
-        return;
-    }
     if (side_open(&side) != ZO_OK) {
         tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
     }
@@ -558,6 +567,17 @@ static void test_barrier(void)
         }
     }
     side_close(&side);
+}
+
+static void test_barrier(void)
+{
+    const int count = gpus();
+
+    for (size_t i = 0; count > 0 && i < TAP_COUNT(ways); i++) {
+        if (way_at(i) != NULL) {
+            barrier_by(ways[i], count);
+        }
+    }
 }
 
 /* A stream that a copy holds up for two seconds before the last rank's part. */
@@ -592,18 +612,14 @@ static void check_abort(struct side *side, struct zo_stream *slow)
     TAP_CHECK_INT(side->ops->stream_sync(slow), ZO_OK);
 }
 
-static void test_abort(void)
+static void abort_by(const struct zo_comm_ops *way, int count)
 {
     const struct zo_device_options paced = {.copy_bytes_per_second =
                                                 PIECE_MAX / 2};
-    const int count = gpus();
     struct zo_device *device = NULL;
     struct zo_stream *slow = NULL;
-    struct side side = gpu_side(count);
+    struct side side = gpu_side(way, count);
 
-    if (count == 0) {
-        return;
-    }
     side.kernel_ops = NULL;
     if (side_open(&side) == ZO_OK &&
         side.ops->open(count - 1, &paced, &device) == ZO_OK &&
@@ -615,6 +631,17 @@ static void test_abort(void)
     side.ops->stream_close(slow);
     side.ops->close(device);
     side_close(&side);
+}
+
+static void test_abort(void)
+{
+    const int count = gpus();
+
+    for (size_t i = 0; count > 0 && i < TAP_COUNT(ways); i++) {
+        if (way_at(i) != NULL) {
+            abort_by(ways[i], count);
+        }
+    }
 }
 
 static void check_facts(struct side *side)
@@ -632,10 +659,13 @@ static void check_facts(struct side *side)
 
 static void test_facts(void)
 {
-    const int count = gpus();
+    const int count = zo_comm_nccl.lack == NULL ? gpus() : 0;
 
+    if (zo_comm_nccl.lack != NULL) {
+        tap_skip("this build has no NCCL");
+    }
     for (int ranks = 1; ranks <= count; ranks++) {
-        struct side side = gpu_side(ranks);
+        struct side side = gpu_side(&zo_comm_nccl, ranks);
 
         side.kernel_ops = NULL;
         TAP_CHECK_INT(setenv("NCCL_ZERO_OFFLOAD_TEST", "1", 1), 0);
@@ -648,13 +678,37 @@ static void test_facts(void)
     }
 }
 
+/* Where nothing may go from GPU to GPU, copies do not offer themselves. */
+static void test_switched_off(void)
+{
+    const int count = gpus();
+    struct zo_device *devices[RANKS_MAX] = {NULL};
+    struct zo_comm *comm = NULL;
+
+    for (int r = 0; r < count; r++) {
+        TAP_CHECK_INT(zo_device_cuda.open(r, NULL, &devices[r]), ZO_OK);
+    }
+    if (count > 0) {
+        TAP_CHECK_INT(setenv("NCCL_P2P_DISABLE", "1", 1), 0);
+        TAP_CHECK_INT(zo_comm_peer.open(devices, count, &comm), ZO_E_COMM);
+        TAP_CHECK_INT(unsetenv("NCCL_P2P_DISABLE"), 0);
+    }
+    for (int r = 0; r < count; r++) {
+        zo_device_cuda.close(devices[r]);
+    }
+}
+
 /* One rank alone: the piece that stays is copied. */
 static void test_one_gpu(void)
 {
-    struct side side = gpu_side(1);
+    const int count = gpus();
 
-    if (gpus() > 0) {
-        run_sides(&side, 0.2);
+    for (size_t i = 0; count > 0 && i < TAP_COUNT(ways); i++) {
+        struct side side = gpu_side(way_at(i), 1);
+
+        if (side.comm_ops != NULL) {
+            run_sides(&side, 0.2);
+        }
     }
 }
 
@@ -662,10 +716,11 @@ int main(void)
 {
     static const struct tap_case cases[] = {
         {"host devices agree with host devices", test_hosts},
-        {"what collectives own, and obey", test_facts},
+        {"what NCCL owns, and obeys", test_facts},
         {"one GPU agrees with a host device", test_one_gpu},
         {"no stream passes before all have come", test_barrier},
         {"an abort ends what is under way, and a new comm works", test_abort},
+        {"copies can be switched off", test_switched_off},
         {"GPUs agree with host devices", test_gpus},
     };
     return tap_run(cases, TAP_COUNT(cases));

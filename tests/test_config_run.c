@@ -44,7 +44,6 @@ static void test_defaults(void)
     TAP_CHECK(load(&run, "{\"zero_optimization\": {\"stage\": 3}}", "") ==
               ZO_OK);
     TAP_CHECK_INT(run.config.zero.reduce_bucket_size, 500000000);
-    TAP_CHECK_INT(run.config.zero.allgather_bucket_size, 500000000);
     TAP_CHECK_INT(run.config.zero.prefetch_bucket_size, 50000000);
     TAP_CHECK_INT(run.config.zero.param_persistence_threshold, 100000);
     TAP_CHECK_INT(run.config.zero.max_live_parameters, 1000000000);
@@ -478,7 +477,10 @@ static void test_rest(void)
     TAP_CHECK(run.config.drop_last);
     TAP_CHECK(strcmp(run.config.wandb.project, "p") == 0);
     TAP_CHECK(strcmp(run.config.csv_monitor.output_path, "o") == 0);
-    TAP_CHECK(has_note(&run, "csv_monitor.enabled: no CSV files"));
+    TAP_CHECK(!has_note(&run, "csv_monitor"));
+    TAP_CHECK(run.config.csv_monitor.is_enabled);
+    TAP_CHECK(strcmp(run.config.csv_monitor.job_name, "DeepSpeedJobName") == 0);
+    TAP_CHECK(run.config.tensorboard.output_path == NULL);
     TAP_CHECK(run.config.loss_reduction == ZO_LOSS_PER_MICRO_BATCH);
     TAP_CHECK(run.config.rope_precision == ZO_ROPE_PRECISION_MODEL);
     TAP_CHECK(!run.config.nvme_verify);

@@ -416,6 +416,41 @@ static void test_read(void)
     TAP_CHECK(unlink(path) == 0 && rmdir(folder) == 0);
 }
 
+static void test_glm(void)
+{
+    static const struct {
+        const char *preset;
+        const char *there[6]; /* ends with NULL */
+        const char *not_there;
+    } rows[] = {
+        {"chatglm2-6b",
+         {"\"rope_theta\": 10000,", "\"rms_norm_eps\": 1e-05,",
+          "\"num_key_value_heads\": 2,", "\"pad_token_id\": null,",
+          "\"eos_token_id\": 2,"},
+         "rope_scaling"},
+        {"chatglm2-6b-32k",
+         {"\"rope_scaling\": {\n    \"factor\": 16,\n"
+          "    \"rope_type\": \"linear\"\n  },",
+          "\"rope_theta\": 10000,"},
+         "auto_map"},
+        {"codegeex2-6b", {"\"torch_dtype\": \"bfloat16\""}, "chatglm"},
+    };
+
+    for (size_t i = 0; i < TAP_COUNT(rows); i++) {
+        char *text = NULL;
+
+        TAP_CHECK(zo_model_preset(rows[i].preset, &config));
+        TAP_CHECK(zo_model_config_glm_json(&config, &text) == ZO_OK);
+        TAP_CHECK(strstr(text, "\"GlmForCausalLM\"") != NULL);
+        TAP_CHECK(strstr(text, "\"partial_rotary_factor\": 0.5,") != NULL);
+        for (size_t k = 0; rows[i].there[k] != NULL; k++) {
+            TAP_CHECK(strstr(text, rows[i].there[k]) != NULL);
+        }
+        TAP_CHECK(strstr(text, rows[i].not_there) == NULL);
+        zo_free(text);
+    }
+}
+
 static void test_memory(void)
 {
     static const char *const sets[] = {"num_layers=4"};
@@ -450,6 +485,7 @@ int main(void)
         {"presets survive being written and read", test_presets},
         {"presets are the official configurations", test_official},
         {"a directory, a file, a preset, and overrides are read", test_read},
+        {"the config of GlmForCausalLM has its keys", test_glm},
         {"every failing allocation is clean", test_memory},
     };
 

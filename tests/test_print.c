@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/cli/cli.h"
+#include "src/cli/setup.h"
 #include "tests/tap.h"
 
 static bool prints(const char *text, size_t text_bytes, int columns,
@@ -84,6 +85,27 @@ static void test_flush(void)
     (void)fclose(null);
 }
 
+/* The device that limits is named, where there is one. */
+static void test_budgets(void)
+{
+    static const char *const names[] = {"cuda:0", "cuda:1", "cuda:2"};
+    const uint64_t gib = (uint64_t)1 << 30;
+    const uint64_t unequal[] = {23 * gib, 15 * gib, 24 * gib};
+    const uint64_t equal[] = {23 * gib, 23 * gib + 1000, 23 * gib};
+    struct zo_notes notes = {0};
+
+    TAP_CHECK(zo_setup_note_budgets(names, equal, 3, &notes) == ZO_OK);
+    TAP_CHECK(zo_setup_note_budgets(names, unequal, 1, &notes) == ZO_OK);
+    TAP_CHECK_INT((long long)notes.count, 0);
+    TAP_CHECK(zo_setup_note_budgets(names, unequal, 3, &notes) == ZO_OK);
+    TAP_CHECK_INT((long long)notes.count, 1);
+    TAP_CHECK(strcmp(notes.items[0].text,
+                     "cuda:1 limits: 15.00 GiB of it can be used, and 24.00 "
+                     "GiB of cuda:2; every device is given as much as that "
+                     "one") == 0);
+    zo_notes_fini(&notes);
+}
+
 int main(void)
 {
     static const struct tap_case cases[] = {
@@ -92,6 +114,7 @@ int main(void)
         {"text is cut to columns, wide characters counted as two", test_cut},
         {"notes are printed once, with their level", test_notes},
         {"a stream that fails is an error", test_flush},
+        {"of unequal devices the one that limits is named", test_budgets},
     };
     return tap_run(cases, TAP_COUNT(cases));
 }

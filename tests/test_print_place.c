@@ -107,20 +107,22 @@ static void test_line(void)
     begin(&sample, "hrrhh");
     /* Two layers: 12 bytes of states; 2 bytes each of the gradient and, in
      * two passes, four times of weights. */
-    TAP_CHECK(prints(&sample, zo_cli_print_place,
-                     "placement: 2 of 5 units resident (layer 1 to layer 2); "
-                     "asked for: everything on the host, 8.00 GiB of the 24.00 "
-                     "GiB on cuda:0; filling the rest saves 24.00 GiB of host "
-                     "memory and about 20.00 GiB of copies a step\n"));
+    TAP_CHECK(
+        prints(&sample, zo_cli_print_place,
+               "placement: 2 of 5 units resident (layer 1 to layer 2)\n"
+               "  asked for: everything on the host, 8.00 GiB of the 24.00 "
+               "GiB on cuda:0\n  filling the rest saves 24.00 GiB of host "
+               "memory and about 20.00 GiB of copies a step\n"));
     set_homes(&sample, "rhrhr");
     sample.cli.is_asked = false;
     sample.cli.budget_bytes = 0;
     /* Embedding 2, layer 10, head 6: its forward and backward are one. */
-    TAP_CHECK(prints(&sample, zo_cli_print_place,
-                     "placement: 3 of 5 units resident (embedding, layer 2, "
-                     "head); allowed: everything on the host, 8.00 GiB on "
-                     "cuda:0; filling the rest saves 36.00 GiB of host memory "
-                     "and about 18.00 GiB of copies a step\n"));
+    TAP_CHECK(
+        prints(&sample, zo_cli_print_place,
+               "placement: 3 of 5 units resident (embedding, layer 2, "
+               "head)\n  allowed: everything on the host, 8.00 GiB on "
+               "cuda:0\n  filling the rest saves 36.00 GiB of host memory "
+               "and about 18.00 GiB of copies a step\n"));
 }
 
 static void test_nothing_to_fill(void)
@@ -130,14 +132,15 @@ static void test_nothing_to_fill(void)
     begin(&sample, "hhhhh");
     TAP_CHECK(
         prints(&sample, zo_cli_print_place,
-               "placement: 0 of 5 units resident; asked for: everything "
+               "placement: 0 of 5 units resident\n  asked for: everything "
                "on the host, 8.00 GiB of the 24.00 GiB on cuda:0; no room "
                "to fill up\n"));
     sample.cli.fills = false;
-    TAP_CHECK(prints(&sample, zo_cli_print_place,
-                     "placement: 0 of 5 units resident; asked for: everything "
-                     "on the host, 8.00 GiB of the 24.00 GiB on cuda:0; "
-                     "zero_offload.fill is off\n"));
+    TAP_CHECK(
+        prints(&sample, zo_cli_print_place,
+               "placement: 0 of 5 units resident\n  asked for: everything "
+               "on the host, 8.00 GiB of the 24.00 GiB on cuda:0; "
+               "zero_offload.fill is off\n"));
 }
 
 static void test_all_resident(void)
@@ -166,18 +169,20 @@ static void test_weights_stay(void)
     /* Weights of three units moved up: 4 bytes are left of the layer's 10
      * and of the head's 6; the embedding's are renewed, where rows would do. */
     begin(&sample, "ohhoo");
-    TAP_CHECK(prints(&sample, zo_cli_print_place,
-                     "placement: 0 of 5 units resident, weights of 3 more on "
-                     "the device; asked for: everything on the host, 8.00 GiB "
-                     "of the 24.00 GiB on cuda:0; filling the rest saves "
-                     "about 8.00 GiB of copies a step\n"));
+    TAP_CHECK(
+        prints(&sample, zo_cli_print_place,
+               "placement: 0 of 5 units resident, weights of 3 more on "
+               "the device\n  asked for: everything on the host, 8.00 GiB "
+               "of the 24.00 GiB on cuda:0\n  filling the rest saves "
+               "about 8.00 GiB of copies a step\n"));
     set_homes(&sample, "roooo");
     sample.cli.limits.weights = ZO_TIER_GPU;
-    TAP_CHECK(prints(&sample, zo_cli_print_place,
-                     "placement: 1 of 5 units resident (embedding); asked "
-                     "for: masters and moments on the host, 8.00 GiB of the "
-                     "24.00 GiB on cuda:0; filling the rest saves 12.00 GiB of "
-                     "host memory and about 4.00 GiB of copies a step\n"));
+    TAP_CHECK(
+        prints(&sample, zo_cli_print_place,
+               "placement: 1 of 5 units resident (embedding)\n  asked "
+               "for: masters and moments on the host, 8.00 GiB of the "
+               "24.00 GiB on cuda:0\n  filling the rest saves 12.00 GiB of "
+               "host memory and about 4.00 GiB of copies a step\n"));
 }
 
 static void test_types(void)

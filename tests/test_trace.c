@@ -286,6 +286,45 @@ static void check_counter(const char *name, uint64_t arena_bytes)
     TAP_CHECK(most >= 0.5 * (double)arena_bytes);
 }
 
+/* Bytes of all purposes of a counter's event. */
+static double sum_of(const struct event *event)
+{
+    double sum = 0.0;
+
+    for (const struct zo_json *value = zo_json_first(event->args);
+         value != NULL; value = zo_json_next(value)) {
+        sum += zo_json_number(value);
+    }
+    return sum;
+}
+
+/*
+ * The purposes of a tier add up to its counter: the most of both is the same,
+ * and so is what they end with.
+ */
+static void check_purposes(const char *name, const char *total, int count_min)
+{
+    double most = 0.0, most_total = 0.0, end = 0.0, end_total = 0.0;
+    int purposes = 0;
+
+    for (size_t i = 0; i < file.count; i++) {
+        const struct event *event = &file.events[i];
+
+        if (event->phase == 'C' && strcmp(event->name, name) == 0) {
+            end = sum_of(event);
+            most = most > end ? most : end;
+            purposes = (int)zo_json_count(event->args);
+        } else if (event->phase == 'C' && strcmp(event->name, total) == 0) {
+            end_total = sum_of(event);
+            most_total = most_total > end_total ? most_total : end_total;
+        }
+    }
+    TAP_CHECK(purposes >= count_min);
+    TAP_CHECK(most > 0.0);
+    TAP_CHECK(most == most_total);
+    TAP_CHECK(end == end_total);
+}
+
 static void test_counters(void)
 {
     const char *path = fx_path("counters.json");
@@ -303,6 +342,9 @@ static void test_counters(void)
     check_counter("GPU 0 bytes", gpu);
     check_counter("GPU 1 bytes", gpu);
     check_counter("host bytes", host);
+    check_purposes("GPU 0 by purpose", "GPU 0 bytes", 4);
+    check_purposes("GPU 1 by purpose", "GPU 1 bytes", 4);
+    check_purposes("host by purpose", "host bytes", 2);
     close_file();
 }
 

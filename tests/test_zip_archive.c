@@ -66,6 +66,45 @@ static void test_stored_entries(void)
     TAP_CHECK_INT(try_archive(stored, "a"), ZO_OK);
 }
 
+static enum zo_status check(const char *path, size_t *checked)
+{
+    struct zo_zip_archive archive = {0};
+    struct zo_disk_file file;
+    enum zo_status status;
+
+    ZO_TRY(zo_disk_open(path, &file));
+    status = zo_zip_archive_open(&file, &archive);
+    if (status == ZO_OK) {
+        status = zo_zip_archive_check(&file, &archive, checked);
+    }
+    zo_zip_archive_close(&archive);
+    zo_disk_close(&file);
+    return status;
+}
+
+/* A byte of the content that flips is named, where there is a sum. */
+static void test_sums(void)
+{
+    for (int has = 0; has < 2; has++) {
+        struct fx_zip zip = {.has_crcs = has == 1};
+        const char *path = fx_path(path_name);
+        size_t checked = 9;
+        FILE *file;
+
+        fx_zip_add(&zip, "m/first", "12345678", 8);
+        fx_zip_add(&zip, "m/second", "abcdefg", 7);
+        fx_zip_write(&zip, path);
+        TAP_CHECK_INT(check(path, &checked), ZO_OK);
+        TAP_CHECK_INT(checked, 2 * has);
+        file = fopen(path, "r+");
+        TAP_CHECK(file != NULL);
+        TAP_CHECK(fseek(file, 30 + 7 + 6 + 2, SEEK_SET) == 0);
+        TAP_CHECK(fputc('4', file) == '4' && fclose(file) == 0);
+        TAP_CHECK_INT(check(path, &checked), has ? ZO_E_CORRUPT : ZO_OK);
+        TAP_CHECK(!has || strstr(zo_err_last()->text, "\"m/first\"") != NULL);
+    }
+}
+
 static void test_other_methods(void)
 {
     const struct fx_zip deflated = {.method = 8}, locked = {.flags = 1};
@@ -297,6 +336,7 @@ int main(void)
 {
     static const struct tap_case cases[] = {
         {"stored entries are found and read", test_stored_entries},
+        {"contents are compared with their sums", test_sums},
         {"compressed and encrypted entries are named", test_other_methods},
         {"names that leave the folder are refused", test_names},
         {"contradictions are refused, without memory", test_contradictions},

@@ -156,6 +156,21 @@ static const char *rows_path(int first, int count)
 
 /* ---- opening ------------------------------------------------------------- */
 
+bool tiny_wants_gpu(void)
+{
+    return getenv("ZERO_OFFLOAD_GPU") != NULL;
+}
+
+const char *tiny_lacks(int devices)
+{
+    int count = 0;
+
+    return tiny_wants_gpu() &&
+                   (zo_device_cuda.count(&count) != ZO_OK || count < devices)
+               ? "too few GPUs"
+               : NULL;
+}
+
 static void fill_knobs(struct tiny_run *run, const struct tiny_knobs *knobs)
 {
     struct tiny_knobs *k = &run->knobs;
@@ -210,12 +225,17 @@ static enum zo_status parse_config(struct tiny_run *run)
         .num_devices = k->devices,
         .hidden_size = run->model.hidden_size,
     };
-    char json[2048], stage[64] = "";
+    char json[2048], stage[160] = "";
     int size_bytes;
 
     if (k->stage > 0) {
         (void)snprintf(stage, sizeof(stage),
-                       ", \"zero_optimization\": {\"stage\": %d}", k->stage);
+                       ", \"zero_optimization\": {\"stage\": %d, "
+                       "\"reduce_bucket_size\": %lld, \"overlap_comm\": %s}",
+                       k->stage,
+                       k->bucket_elems > 0 ? (long long)k->bucket_elems
+                                           : 500000000,
+                       k->waits_for_comm ? "false" : "true");
     }
     size_bytes =
         snprintf(json, sizeof(json),
@@ -268,8 +288,10 @@ static enum zo_status open_rows(struct tiny_run *run, const char *path,
 static enum zo_status open_machine(struct tiny_run *run)
 {
     const struct tiny_knobs *k = &run->knobs;
+    static const int first_gpus[] = {0, 1, 2, 3, 4, 5, 6, 7};
     const struct zo_devices_options devices = {
         .backend = k->on_gpu ? ZO_BACKEND_CUDA : ZO_BACKEND_HOST,
+        .indices = k->on_gpu ? first_gpus : NULL, /* whoever else uses them */
         .count = k->devices,
         .threads = k->threads,
         .delay_seed = k->delay_seed,

@@ -39,7 +39,9 @@ struct tiny_knobs {
     uint64_t delay_seed;
     bool is_serial, poisons;
     bool on_gpu;
-    int stage; /* ZeRO's */
+    int stage;            /* ZeRO's; with it, of the same section: */
+    int64_t bucket_elems; /* reduce_bucket_size [DeepSpeed's] */
+    bool waits_for_comm;  /* overlap_comm false */
     uint64_t fail_at_op;
     bool records_times;
     struct zo_trace *trace; /* borrowed; opened, with records_times */
@@ -77,6 +79,11 @@ struct tiny_result {
     uint64_t state;     /* a hash of every state */
     bool devices_agree; /* the other devices have the same states */
 };
+
+/* make check-gpu sets ZERO_OFFLOAD_GPU: tests then run on GPUs. */
+bool tiny_wants_gpu(void);
+/* Why so many devices cannot be had then; NULL: they can. */
+const char *tiny_lacks(int devices);
 
 /* Devices, configuration and rows; then the trainer, planned. */
 enum zo_status tiny_open_machine(const struct tiny_knobs *knobs,

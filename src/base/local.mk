@@ -30,6 +30,8 @@ check_PROGRAMS += tests/test_pool
 libzo_a_SOURCES += \
 	src/base/clock.c \
 	src/base/clock.h \
+	src/base/crc32.c \
+	src/base/crc32.h \
 	src/base/hash.c \
 	src/base/hash.h \
 	src/base/jsonl.c \
@@ -40,9 +42,13 @@ libzo_a_SOURCES += \
 	src/base/normals_base.c \
 	src/base/normals_body.h \
 	src/base/random.c \
-	src/base/random.h
+	src/base/random.h \
+	src/base/sha256.c \
+	src/base/sha256.h
 
 check_PROGRAMS += \
 	tests/test_clock \
+	tests/test_crc32 \
 	tests/test_jsonl \
-	tests/test_random
+	tests/test_random \
+	tests/test_sha256

@@ -4,6 +4,8 @@ libzo_a_SOURCES += \
 	src/checkpoint/disk_file.h \
 	src/checkpoint/download.c \
 	src/checkpoint/download.h \
+	src/checkpoint/file_hash.c \
+	src/checkpoint/file_hash.h \
 	src/checkpoint/json_scan.c \
 	src/checkpoint/json_scan.h \
 	src/checkpoint/json_text.c \

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/crc32.h"
 #include "src/base/memory.h"
 
 /* APPNOTE.TXT 6.3.10, section 4.3; all numbers are little-endian. */
@@ -22,6 +23,7 @@
 #define FLAG_ENCRYPT  1u
 
 /* 200,000 entries of torch.save(); a model has hundreds. */
+#define PIECE_BYTES         ((size_t)1 << 20)
 #define DIRECTORY_BYTES_MAX ((uint64_t)16 << 20)
 
 static uint64_t get(const char *bytes, size_t count)
@@ -210,6 +212,7 @@ static size_t read_entry(char *at, size_t rest, struct zo_zip_entry *entry)
     }
     entry->flags = (unsigned)get(at + 8, 2);
     entry->method = (unsigned)get(at + 10, 2);
+    entry->crc32 = (uint32_t)get(at + 16, 4);
     entry->stored_bytes = get(at + 20, 4);
     entry->size_bytes = get(at + 24, 4);
     entry->header_at = get(at + 42, 4);
@@ -391,4 +394,50 @@ enum zo_status zo_zip_archive_locate(const struct zo_disk_file *file,
     }
     *data_at_out = data_at;
     return ZO_OK;
+}
+
+static enum zo_status check_entry(const struct zo_disk_file *file,
+                                  const struct zo_zip_entry *entry, char *piece)
+{
+    uint64_t data_at = 0;
+    uint32_t crc = 0;
+
+    ZO_TRY(zo_zip_archive_locate(file, entry, &data_at));
+    for (uint64_t at = 0; at < entry->size_bytes; at += PIECE_BYTES) {
+        const uint64_t rest = entry->size_bytes - at;
+        const size_t now = rest < PIECE_BYTES ? (size_t)rest : PIECE_BYTES;
+
+        ZO_TRY(zo_disk_read(file, data_at + at, piece, now));
+        crc = zo_crc32(crc, piece, now);
+    }
+    return crc == entry->crc32
+               ? ZO_OK
+               : ZO_FAIL(ZO_E_CORRUPT,
+                         "%s: the CRC-32 of \"%.200s\" is %08x, its archive "
+                         "says %08x; fetch it again",
+                         file->path, entry->name, (unsigned)crc,
+                         (unsigned)entry->crc32);
+}
+
+enum zo_status zo_zip_archive_check(const struct zo_disk_file *file,
+                                    const struct zo_zip_archive *archive,
+                                    size_t *checked_out)
+{
+    enum zo_status status = ZO_OK;
+    size_t checked = 0;
+    char *piece = NULL;
+
+    ZO_TRY(zo_alloc(PIECE_BYTES, 1, "a piece of a file", &piece));
+    for (size_t i = 0; i < archive->count; i++) {
+        if (archive->entries[i].crc32 != 0) {
+            ZO_TRY_GOTO(free_piece,
+                        check_entry(file, &archive->entries[i], piece));
+            checked++;
+        }
+    }
+    *checked_out = checked;
+
+free_piece:
+    zo_free(piece);
+    return status;
 }

@@ -18,6 +18,7 @@ struct zo_zip_entry {
     uint64_t stored_bytes;
     uint64_t header_at; /* of the file: its local header */
     uint64_t limit_at;  /* of the file: the next header or the directory */
+    uint32_t crc32;     /* 0: torch.save() was told to compute none */
     unsigned method, flags;
 };
 
@@ -55,6 +56,17 @@ zo_zip_archive_find(const struct zo_zip_archive *archive, const char *name);
 enum zo_status zo_zip_archive_locate(const struct zo_disk_file *file,
                                      const struct zo_zip_entry *entry,
                                      uint64_t *data_at_out) ZO_MUST_CHECK;
+
+/*
+ * Reads every stored entry and compares its CRC-32; *checked_out is how many
+ * had one.
+ *
+ *   ZO_E_CORRUPT   one differs; the text names it
+ *   and those of zo_zip_archive_locate(), ZO_E_IO
+ */
+enum zo_status zo_zip_archive_check(const struct zo_disk_file *file,
+                                    const struct zo_zip_archive *archive,
+                                    size_t *checked_out) ZO_MUST_CHECK;
 
 ZO_C_END
 

@@ -1,8 +1,9 @@
 /*
  * zero-offload bench: measurements with their bound beside them.
  *
- * bench step: steps of training on random weights and rows; the products of
- * the step alone, on the same shapes, are the bound.
+ * Here is the choice of one, and bench step: steps of training on random
+ * weights and rows; the products of the step alone, on the same shapes, are the
+ * bound.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 #include "src/base/jsonl.h"
 #include "src/base/memory.h"
 #include "src/base/text.h"
+#include "src/cli/bench.h"
+#include "src/cli/bench_run.h"
 #include "src/cli/cli.h"
 #include "src/cli/print_time.h"
 #include "src/cli/setup.h"
@@ -316,15 +319,12 @@ static enum zo_status bench_step(struct step_bench *bench)
     return ZO_OK;
 }
 
-enum zo_status zo_cli_bench(struct zo_cli *cli,
-                            const struct zo_options *options)
+static enum zo_status bench_one(struct zo_cli *cli,
+                                const struct zo_options *options)
 {
     struct step_bench *bench = NULL;
     enum zo_status status;
 
-    if (cli->topic == NULL || strcmp(cli->topic, "step") != 0) {
-        return ZO_FAIL(ZO_E_USAGE, "bench: want one of: step");
-    }
     ZO_TRY(zo_alloc(1, sizeof(*bench), "the measurements", &bench));
     bench->cli = cli;
     bench->setup.options = options;
@@ -334,4 +334,27 @@ enum zo_status zo_cli_bench(struct zo_cli *cli,
     zo_cli_time_fini(&bench->predicted);
     zo_free(bench);
     return status;
+}
+
+enum zo_status zo_cli_bench(struct zo_cli *cli,
+                            const struct zo_options *options)
+{
+    static const struct {
+        const char *topic;
+        zo_cli_fn run;
+    } topics[] = {
+        {"stages", zo_bench_stages}, {"frontier", zo_bench_frontier},
+        {"sweep", zo_bench_sweep},   {"step", bench_one},
+        {"adam", zo_bench_adam},     {"transfer", zo_bench_transfer},
+        {"matmul", zo_bench_matmul}, {"nvme", zo_cli_bench_nvme},
+    };
+    const char *topic = cli->topic != NULL ? cli->topic : "";
+
+    for (size_t i = 0; i < ZO_COUNT(topics); i++) {
+        if (strcmp(topic, topics[i].topic) == 0) {
+            return topics[i].run(cli, options);
+        }
+    }
+    return ZO_FAIL(ZO_E_USAGE, "bench: want one of: stages, frontier, sweep, "
+                               "step, adam, transfer, matmul, nvme");
 }

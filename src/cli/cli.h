@@ -48,10 +48,14 @@ enum zo_status zo_cli_generate(struct zo_cli *cli,
                                const struct zo_options *options) ZO_MUST_CHECK;
 enum zo_status zo_cli_bench(struct zo_cli *cli,
                             const struct zo_options *options) ZO_MUST_CHECK;
+enum zo_status zo_cli_report(struct zo_cli *cli,
+                             const struct zo_options *options) ZO_MUST_CHECK;
 enum zo_status zo_cli_doctor(struct zo_cli *cli,
                              const struct zo_options *options) ZO_MUST_CHECK;
 enum zo_status zo_cli_inspect(struct zo_cli *cli,
                               const struct zo_options *options) ZO_MUST_CHECK;
+enum zo_status zo_cli_export(struct zo_cli *cli,
+                             const struct zo_options *options) ZO_MUST_CHECK;
 enum zo_status zo_cli_init(struct zo_cli *cli,
                            const struct zo_options *options) ZO_MUST_CHECK;
 

@@ -1,173 +1,206 @@
 /*
- * zero-offload generate: an answer to one prompt, greedily, token by token.
+ * zero-offload generate: answers to prompts, token by token.
+ *
+ * Prompts come from --prompt and --prompt-file, else from the lines of
+ * standard input.  All are known before the model is loaded, so that what is
+ * allocated fits the longest.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "src/base/arith.h"
+#include "src/base/clock.h"
+#include "src/base/jsonl.h"
 #include "src/base/memory.h"
 #include "src/base/text.h"
-#include "src/cli/cli.h"
+#include "src/checkpoint/disk_file.h"
+#include "src/cli/answers.h"
 #include "src/cli/inputs.h"
-#include "src/train/decoder.h"
+#include "src/cli/prompts.h"
+#include "src/data/text_stream.h"
 
-struct answer {
+/* What is open; and the answer at hand. */
+struct run {
     struct zo_cli *cli;
     const struct zo_options *options;
     struct zo_model_config model;
     struct zo_tokenizer *tokenizer;
+    struct zo_cli_prompts prompts;
     struct zo_devices devices;
-    struct zo_decoder *decoder;
-    struct zo_ids prompt, ids;
-    char *text; /* owned; what the ids so far decode to */
-    size_t text_bytes, printed_bytes;
+    struct zo_cli_answers answers;
+    struct zo_text_stream stream;
+    int64_t tokens; /* of all answers */
 };
 
-static enum zo_status encode_prompt(struct answer *answer)
+static enum zo_status open_model(struct run *run)
 {
-    const char *prompt = answer->options->prompt;
-    const struct zo_turn turn = {ZO_ROLE_USER, prompt, strlen(prompt)};
-
-    if (!answer->options->raw) {
-        return zo_tokenizer_prompt(answer->tokenizer, &turn, 1,
-                                   &answer->prompt);
-    }
-    ZO_TRY(zo_tokenizer_prefix(answer->tokenizer, &answer->prompt));
-    return zo_tokenizer_encode(answer->tokenizer, prompt, strlen(prompt),
-                               &answer->prompt);
-}
-
-static enum zo_status open_model(struct answer *answer)
-{
-    const struct zo_options *options = answer->options;
-    const int64_t prompt = (int64_t)answer->prompt.count;
+    const struct zo_options *options = run->options;
     const struct zo_devices_options devices = {
         .backend = options->backend,
         .indices = options->device_count > 0 ? options->devices : NULL,
         .count = 1,
         .threads = (int)options->threads,
     };
-    const struct zo_decoder_options decoder = {
-        .model = &answer->model,
-        .devices = &answer->devices,
+    struct zo_cli_answers_options answers = {
+        .cli = run->cli,
+        .options = options,
+        .model = &run->model,
+        .devices = &run->devices,
+        .tokenizer = run->tokenizer,
         .dtype = options->bf16   ? ZO_BF16
                  : options->fp16 ? ZO_F16
                                  : ZO_F32,
-        .prompt_tokens_max = prompt,
-        .tokens_max = prompt + options->max_new_tokens,
-        .labels_max = 1,
+        .prompt_tokens_max = zo_cli_prompts_longest(&run->prompts),
     };
-    struct zo_model_dir *dir = NULL;
+
+    answers.tokens_max = answers.prompt_tokens_max + options->max_new_tokens;
+    ZO_TRY(zo_cli_half_angles(options, &run->model, answers.dtype,
+                              &run->cli->notes, &answers.half_angles));
+    ZO_TRY(zo_devices_open(&devices, &run->devices));
+    return zo_cli_answers_open(&answers, &run->answers);
+}
+
+/* Text for a terminal: control characters are shown, and not obeyed. */
+static void print_escaped(FILE *out, const char *text, size_t size_bytes)
+{
+    char escaped[64];
+
+    for (size_t at = 0; at < size_bytes;) {
+        const size_t length = zo_utf8_decode(text + at, size_bytes - at, NULL);
+        const size_t now = length > 0 ? length : 1;
+
+        zo_text_escape(escaped, sizeof(escaped), text + at, now);
+        (void)fputs(escaped, out);
+        at += now;
+    }
+}
+
+/* A zo_answer_fn. */
+static enum zo_status on_token(void *context, int32_t id)
+{
+    struct run *run = context;
+    const char *text = NULL;
+    size_t size_bytes = 0;
+
+    ZO_TRY(zo_text_stream_add(&run->stream, id, &text, &size_bytes));
+    if (!run->options->json && size_bytes > 0) {
+        print_escaped(run->cli->out, text, size_bytes);
+        ZO_TRY(zo_cli_flush(run->cli->out, "standard output"));
+    }
+    return ZO_OK;
+}
+
+static enum zo_status print_json(struct run *run, size_t index,
+                                 enum zo_answer_end end, double seconds)
+{
+    const struct zo_cli_prompt *prompt = &run->prompts.items[index];
+    char buffer[4096];
+    struct zo_jsonl json;
+
+    zo_jsonl_init_file(&json, run->cli->out, "standard output", buffer,
+                       sizeof(buffer));
+    zo_jsonl_begin(&json);
+    zo_jsonl_bytes(&json, "prompt", prompt->text, prompt->text_bytes);
+    zo_jsonl_bytes(&json, "answer",
+                   run->stream.text != NULL ? run->stream.text : "",
+                   run->stream.text_bytes);
+    zo_jsonl_text(&json, "end", end == ZO_ANSWER_STOPPED ? "stop" : "length");
+    zo_jsonl_uint(&json, "prompt_tokens", prompt->ids.count);
+    zo_jsonl_uint(&json, "tokens", run->stream.ids.count);
+    zo_jsonl_real(&json, "seconds", seconds);
+    return zo_jsonl_end(&json);
+}
+
+static void print_heading(struct run *run, size_t index)
+{
+    const struct zo_cli_prompt *prompt = &run->prompts.items[index];
+
+    if (run->options->json || run->prompts.count == 1) {
+        return;
+    }
+    (void)fputs("> ", run->cli->out);
+    print_escaped(run->cli->out, prompt->text, prompt->text_bytes);
+    (void)fputc('\n', run->cli->out);
+}
+
+static enum zo_status answer(struct run *run, size_t index)
+{
+    const struct zo_cli_prompt *prompt = &run->prompts.items[index];
+    const int64_t started_ns = zo_clock_ns();
+    const struct zo_answer_options options = {
+        .decoder = run->answers.decoder,
+        .sampler = run->answers.sampler,
+        .stops = run->answers.stops,
+        .stop_count = run->answers.stop_count,
+        .prompt = prompt->ids.items,
+        .prompt_tokens = (int64_t)prompt->ids.count,
+        .number = index,
+        .tokens_max = run->options->max_new_tokens,
+        .on_token = on_token,
+        .context = run,
+    };
+    enum zo_answer_end end = ZO_ANSWER_LENGTH;
+    struct zo_ids ids = {0};
+    const char *text = NULL;
+    size_t size_bytes = 0;
     enum zo_status status;
 
-    ZO_TRY(zo_devices_open(&devices, &answer->devices));
-    ZO_TRY(zo_model_dir_open(options->model, &answer->cli->notes, &dir));
-    ZO_TRY_GOTO(close_dir, zo_decoder_open(&decoder, &answer->decoder));
-    status = zo_decoder_load(answer->decoder, dir, &answer->cli->notes);
-close_dir:
-    zo_model_dir_close(dir);
-    return status;
+    print_heading(run, index);
+    status = zo_answer_make(&options, &ids, &end);
+    zo_ids_fini(&ids);
+    ZO_TRY(status);
+    run->tokens += (int64_t)run->stream.ids.count;
+    if (run->options->json) {
+        return print_json(run, index, end,
+                          zo_clock_seconds(started_ns, zo_clock_ns()));
+    }
+    zo_text_stream_end(&run->stream, &text, &size_bytes);
+    print_escaped(run->cli->out, text, size_bytes);
+    (void)fputc('\n', run->cli->out);
+    return zo_cli_flush(run->cli->out, "standard output");
 }
 
-static int32_t largest(const float *logits, int64_t count)
+static enum zo_status answer_all(struct run *run)
 {
-    int64_t best = 0;
+    const int64_t started_ns = zo_clock_ns();
+    double seconds;
 
-    for (int64_t v = 1; v < count; v++) {
-        if (logits[v] > logits[best]) {
-            best = v;
-        }
+    for (size_t i = 0; i < run->prompts.count; i++) {
+        enum zo_status status;
+
+        zo_text_stream_init(&run->stream, run->tokenizer);
+        status = answer(run, i);
+        zo_text_stream_fini(&run->stream);
+        ZO_TRY(status);
     }
-    return (int32_t)best;
+    seconds = zo_clock_seconds(started_ns, zo_clock_ns());
+    return zo_note_add(&run->cli->notes, ZO_NOTE_INFO,
+                       "%" PRId64 " tokens in %.1f s, %.2f tokens/s",
+                       run->tokens, seconds,
+                       seconds > 0.0 ? (double)run->tokens / seconds : 0.0);
 }
 
-/*
- * Prints what is new.  A character that has not all its bytes yet decodes to
- * U+FFFD at the end: it waits for the next token, or for the end.
- */
-static enum zo_status print_more(struct answer *answer, bool is_end)
+static enum zo_status generate(struct run *run)
 {
-    static const char waiting[] = "\xef\xbf\xbd";
-    const size_t mark = sizeof(waiting) - 1;
-    FILE *out = answer->cli->out;
-    char escaped[256];
-    size_t end;
-
-    zo_free(answer->text);
-    answer->text = NULL;
-    ZO_TRY(zo_tokenizer_decode(answer->tokenizer, answer->ids.items,
-                               answer->ids.count, &answer->text,
-                               &answer->text_bytes));
-    end = answer->text_bytes;
-    while (!is_end && end >= mark &&
-           memcmp(answer->text + end - mark, waiting, mark) == 0) {
-        end -= mark;
-    }
-    while (answer->printed_bytes < end) {
-        const char *at = answer->text + answer->printed_bytes;
-        size_t length = zo_utf8_decode(at, end - answer->printed_bytes, NULL);
-
-        length = length > 0 ? length : 1;
-        zo_text_escape(escaped, sizeof(escaped), at, length);
-        (void)fputs(escaped, out);
-        answer->printed_bytes += length;
-    }
-    (void)fflush(out);
-    return ZO_OK;
-}
-
-static enum zo_status generate(struct answer *answer)
-{
-    const int64_t vocab = answer->model.vocab_size;
-    const int32_t last = (int32_t)answer->prompt.count - 1;
-    const float *logits = NULL;
-
-    ZO_TRY(zo_decoder_prompt(answer->decoder, answer->prompt.items,
-                             (int64_t)answer->prompt.count, &last, 1, &logits));
-    for (int64_t i = 0; i < answer->options->max_new_tokens; i++) {
-        const int32_t id = largest(logits, vocab);
-
-        if (id == zo_tokenizer_eos(answer->tokenizer)) {
-            break;
-        }
-        ZO_TRY(zo_ids_push(&answer->ids, id));
-        ZO_TRY(print_more(answer, false));
-        if (i + 1 < answer->options->max_new_tokens) {
-            ZO_TRY(zo_decoder_next(answer->decoder, id, &logits));
-        }
-    }
-    ZO_TRY(print_more(answer, true));
-    (void)fputc('\n', answer->cli->out);
-    return ZO_OK;
-}
-
-static enum zo_status run(struct answer *answer)
-{
-    const struct zo_options *options = answer->options;
-
-    if (options->prompt == NULL) {
-        return ZO_FAIL(ZO_E_USAGE, "generate needs --prompt TEXT");
-    }
-    ZO_TRY(zo_cli_model_config(options, false, &answer->cli->notes,
-                               &answer->model));
-    ZO_TRY(zo_cli_tokenizer(options, &answer->model, &answer->tokenizer));
-    ZO_TRY(encode_prompt(answer));
-    ZO_TRY(open_model(answer));
-    zo_cli_print_notes(answer->cli);
-    return generate(answer);
+    ZO_TRY(zo_cli_model_config(run->options, false, &run->cli->notes,
+                               &run->model));
+    ZO_TRY(zo_cli_tokenizer(run->options, &run->model, &run->tokenizer));
+    ZO_TRY(zo_cli_prompts_read(run->options, run->tokenizer, &run->prompts));
+    ZO_TRY(open_model(run));
+    zo_cli_print_notes(run->cli);
+    return answer_all(run);
 }
 
 enum zo_status zo_cli_generate(struct zo_cli *cli,
                                const struct zo_options *options)
 {
-    struct answer answer = {.cli = cli, .options = options};
-    const enum zo_status status = run(&answer);
+    struct run run = {.cli = cli, .options = options};
+    const enum zo_status status = generate(&run);
 
-    zo_free(answer.text);
-    zo_ids_fini(&answer.prompt);
-    zo_ids_fini(&answer.ids);
-    zo_decoder_close(answer.decoder);
-    zo_devices_close(&answer.devices);
-    zo_tokenizer_close(answer.tokenizer);
+    zo_cli_answers_close(&run.answers);
+    zo_devices_close(&run.devices);
+    zo_cli_prompts_fini(&run.prompts);
+    zo_tokenizer_close(run.tokenizer);
     return status;
 }

@@ -12,6 +12,21 @@ ZO_C_BEGIN
 enum zo_status zo_inspect_model(struct zo_cli *cli,
                                 const struct zo_options *options) ZO_MUST_CHECK;
 
+/* The tokenizer beside a model, in a line; a warning when it is none. */
+enum zo_status
+zo_inspect_tokenizer(struct zo_cli *cli, const struct zo_options *options,
+                     const struct zo_model_config *config) ZO_MUST_CHECK;
+
+/*
+ * --checksums: the SHA-256 of a file of weights, compared with the one that
+ * Hugging Face's cache names it by.
+ *
+ *   ZO_E_CORRUPT   they differ
+ */
+enum zo_status zo_inspect_checksum(struct zo_cli *cli, const char *path,
+                                   const char *name,
+                                   bool as_json) ZO_MUST_CHECK;
+
 /* Lists a training state, and verifies it. */
 enum zo_status zo_inspect_state(struct zo_cli *cli,
                                 const struct zo_options *options) ZO_MUST_CHECK;

@@ -9,8 +9,10 @@
 #include "src/base/jsonl.h"
 #include "src/base/memory.h"
 #include "src/base/text.h"
+#include "src/checkpoint/disk_file.h"
 #include "src/checkpoint/model_dir.h"
 #include "src/checkpoint/safetensors.h"
+#include "src/checkpoint/state_reader.h"
 #include "src/checkpoint/torch_bin.h"
 #include "src/cli/inspect.h"
 
@@ -203,7 +205,7 @@ static enum zo_status print_family(struct zo_cli *cli,
 
     if (status == ZO_OK) {
         print_config(cli->out, &config);
-        return ZO_OK;
+        return zo_inspect_tokenizer(cli, options, &config);
     }
     if (zo_status_exit_code(status) != zo_status_exit_code(ZO_E_CONFIG)) {
         return status;
@@ -231,6 +233,30 @@ static enum zo_status open_weights(struct zo_cli *cli, const char *path,
     return zo_model_dir_open(path, &cli->notes, &weights->dir);
 }
 
+/* Of every file; the pieces of a state have checksums of their own. */
+static enum zo_status print_checksums(struct zo_cli *cli, const char *model,
+                                      const struct weights *weights,
+                                      bool as_json)
+{
+    if (weights->dir == NULL) {
+        return zo_inspect_checksum(cli, model, file_name(weights, 0), as_json);
+    }
+    if (zo_state_is_one(model)) {
+        return ZO_OK;
+    }
+    for (size_t i = 0; i < zo_model_dir_shard_count(weights->dir); i++) {
+        const char *name = zo_model_dir_shard_name(weights->dir, i);
+        enum zo_status status;
+        char *path = NULL;
+
+        ZO_TRY(zo_disk_join(model, name, &path));
+        status = zo_inspect_checksum(cli, path, name, as_json);
+        zo_free(path);
+        ZO_TRY(status);
+    }
+    return ZO_OK;
+}
+
 enum zo_status zo_inspect_model(struct zo_cli *cli,
                                 const struct zo_options *options)
 {
@@ -240,6 +266,10 @@ enum zo_status zo_inspect_model(struct zo_cli *cli,
     ZO_TRY(open_weights(cli, options->model, &weights));
     zo_cli_print_notes(cli);
     ZO_TRY_GOTO(close_weights, print_tensors(cli, &weights, options->json));
+    if (options->checksums) {
+        ZO_TRY_GOTO(close_weights, print_checksums(cli, options->model,
+                                                   &weights, options->json));
+    }
     if (!options->json) {
         print_totals(cli->out, &weights);
         if (weights.dir != NULL) {

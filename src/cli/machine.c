@@ -218,6 +218,11 @@ enum zo_status zo_cli_profile(const struct zo_setup *setup, bool measures,
     char *path = NULL;
     enum zo_status status;
 
+    if (setup->rates != NULL) {
+        *profile_out = *setup->rates;
+        *found_out = true;
+        return ZO_OK;
+    }
     zo_profile_init(&profile);
     if (setup->options->profile != NULL) {
         ZO_TRY(read_named(setup, &profile));

@@ -1,14 +1,30 @@
 /*
  * zero-offload plan: what a run would take of every tier, and how long.
  *
- * Exit code 0 when it fits, 3 when it does not; the plan is printed in both
- * cases.
+ * Without a configuration the table of stages and offloads comes first, then
+ * the plan of what train does without one.  Exit code 0 when that fits, 3 when
+ * it does not; the plan is printed in both cases.
  */
+#include <unistd.h>
+
 #include "src/cli/cli.h"
+#include "src/cli/gains.h"
+#include "src/cli/plan_table.h"
 #include "src/cli/print_hints.h"
 #include "src/cli/print_save.h"
 #include "src/cli/print_time.h"
 #include "src/cli/setup.h"
+
+#define DEFAULT_PROFILE "4090"
+#define DEVICES_MOST    4 /* of the table, for a machine that is not here */
+
+struct plan {
+    struct zo_cli *cli;
+    struct zo_options options; /* the user's, and what stands in for them */
+    struct zo_setup setup;
+    struct zo_plan_table table;
+    bool has_table;
+};
 
 /* A prediction that cannot be made is told; the plan stands without it. */
 static enum zo_status predict(struct zo_cli *cli, const struct zo_setup *setup,
@@ -47,24 +63,36 @@ static void print_save(struct zo_cli *cli, const struct zo_setup *setup,
     zo_cli_print_save(cli->out, &save);
 }
 
-static enum zo_status print(struct zo_cli *cli, const struct zo_setup *setup,
-                            const struct zo_trainer *trainer, bool fits)
+static enum zo_status print(struct plan *plan, const struct zo_trainer *trainer,
+                            bool fits)
 {
+    struct zo_cli *cli = plan->cli;
+    const struct zo_setup *setup = &plan->setup;
     struct zo_cli_time time;
+    struct zo_gains gains = {.count = 0};
     bool found = false;
     enum zo_status status = ZO_OK;
 
     if (fits) {
         ZO_TRY(predict(cli, setup, trainer, &time, &found));
     }
+    if (found) {
+        status = zo_gains_find(setup, trainer, &time, &gains);
+    }
     zo_cli_print_notes(cli);
-    if (setup->options->json) {
-        status = zo_cli_print_plan_json(cli->out, setup, trainer,
-                                        found ? &time : NULL);
-    } else {
+    if (status == ZO_OK && setup->options->json) {
+        const struct zo_plan_extras extras = {
+            .time = found ? &time : NULL,
+            .gains = found ? &gains : NULL,
+            .table = plan->has_table ? &plan->table : NULL,
+        };
+
+        status = zo_cli_print_plan_json(cli->out, setup, trainer, &extras);
+    } else if (status == ZO_OK) {
         zo_cli_print_plan(cli->out, setup, trainer);
         if (found) {
             zo_cli_print_time(cli->out, &time);
+            zo_gains_print(cli->out, &gains);
         }
         print_save(cli, setup, trainer, found ? &time : NULL);
         status = print_verdict(cli, setup, trainer, fits);
@@ -75,17 +103,145 @@ static enum zo_status print(struct zo_cli *cli, const struct zo_setup *setup,
     return status;
 }
 
-static enum zo_status plan(struct zo_cli *cli, struct zo_setup *setup)
+/* ---- what stands in for options that were not given -----------------------
+ */
+
+/*
+ * A name of a model that is nowhere on disk, and no GPU: who asks that wants to
+ * know what to buy, or rents.
+ */
+static enum zo_status assume_machine(struct plan *plan)
 {
+    struct zo_options *options = &plan->options;
+    struct zo_model_config config;
+    int gpus = 0;
+
+    if (options->profile != NULL || options->backend != ZO_BACKEND_AUTO ||
+        options->model == NULL || access(options->model, F_OK) == 0 ||
+        !zo_model_preset(options->model, &config)) {
+        return ZO_OK;
+    }
+    if (zo_device_cuda.count(&gpus) == ZO_OK && gpus > 0) {
+        return ZO_OK;
+    }
+    options->profile = DEFAULT_PROFILE;
+    ZO_TRY(zo_note_add(&plan->cli->notes, ZO_NOTE_INFO,
+                       "no GPU here: planned for a host with a %s; --profile "
+                       "names another, --backend host is this processor",
+                       options->profile));
+    if (!options->bf16 && !options->fp16 && options->config == NULL &&
+        options->set_count == 0 && !zo_option_given(options, ZO_OPTION_BF16)) {
+        options->bf16 = true;
+        return zo_note_add(&plan->cli->notes, ZO_NOTE_INFO,
+                           "planned in bf16, since nothing says a number type "
+                           "(--bf16, --fp16); train computes in fp32 then");
+    }
+    return ZO_OK;
+}
+
+/* A machine that is not here has as many devices as are asked for; its plan is
+ * the same wherever it is made. */
+static void assume_devices(struct plan *plan)
+{
+    struct zo_options *options = &plan->options;
+    const struct zo_setup probe = {.options = options};
+
+    if (options->backend == ZO_BACKEND_AUTO && options->device_count == 0 &&
+        zo_setup_plans_elsewhere(&probe)) {
+        options->backend = ZO_BACKEND_HOST;
+    }
+}
+
+/* ---- the table -----------------------------------------------------------
+ */
+
+/* How many devices the plan is for, and the table at the most. */
+static enum zo_status count_devices(const struct plan *plan, int *planned_out,
+                                    int *most_out)
+{
+    const struct zo_options *options = &plan->options;
+    const struct zo_setup probe = {.options = options};
+    const struct zo_devices_options devices = {
+        .backend = options->backend,
+        .indices = options->device_count > 0 ? options->devices : NULL,
+        .count = options->device_count > 0 ? options->device_count
+                                           : (int)options->num_devices,
+    };
+    const bool is_open =
+        zo_setup_plans_elsewhere(&probe) && options->device_count == 0 &&
+        options->num_devices == 0 && options->backend != ZO_BACKEND_CUDA;
+
+    ZO_TRY(zo_devices_count(&devices, planned_out));
+    *most_out =
+        *planned_out < DEVICES_MOST && is_open ? DEVICES_MOST : *planned_out;
+    return ZO_OK;
+}
+
+static enum zo_status make_table(struct plan *plan)
+{
+    const struct zo_options *options = &plan->options;
+    FILE *out = options->json ? NULL : plan->cli->out;
+    int planned = 0, most = 0;
+
+    plan->has_table = options->config == NULL && options->set_count == 0;
+    if (!plan->has_table) {
+        return options->write == NULL
+                   ? ZO_OK
+                   : ZO_FAIL(ZO_E_USAGE,
+                             "--write: with --config or --set there is no "
+                             "table, of whose rows it writes the fastest");
+    }
+    ZO_TRY(count_devices(plan, &planned, &most));
+    zo_cli_print_notes(plan->cli);
+    if (out != NULL) {
+        (void)fputs("stages and offloads, literally as asked for "
+                    "(zero_offload.fill false);\n"
+                    "\"planned\" fills up the GPU\n",
+                    out);
+    }
+    ZO_TRY(zo_plan_table(plan->cli, out, options, most, &plan->table));
+    if (out != NULL) {
+        (void)fputs("\nwhat train does with these options:\n", out);
+    }
+    return ZO_OK;
+}
+
+static enum zo_status write_config(struct plan *plan)
+{
+    const struct zo_setup *setup = &plan->setup;
+    const char *path = plan->options.write;
+
+    if (path == NULL) {
+        return ZO_OK;
+    }
+    ZO_TRY(zo_plan_table_write(&plan->table,
+                               setup->devices.machine.device_count,
+                               &setup->config, path));
+    return zo_note_add(&plan->cli->notes, ZO_NOTE_INFO,
+                       "%s has the fastest row for %d device%s", path,
+                       setup->devices.machine.device_count,
+                       setup->devices.machine.device_count == 1 ? "" : "s");
+}
+
+/* ---- the plan ------------------------------------------------------------
+ */
+
+static enum zo_status run(struct plan *plan)
+{
+    struct zo_setup *setup = &plan->setup;
     struct zo_trainer *trainer = NULL;
     enum zo_status status, printed = ZO_OK;
 
-    ZO_TRY(zo_setup_open(setup->options, &cli->notes, setup));
+    ZO_TRY(assume_machine(plan));
+    assume_devices(plan);
+    ZO_TRY(make_table(plan));
+    ZO_TRY(zo_setup_open(&plan->options, &plan->cli->notes, setup));
+    ZO_TRY(write_config(plan));
     status = zo_setup_trainer(setup, false, &trainer);
     if (trainer != NULL) {
         const struct zo_err failure = *zo_err_last();
 
-        printed = print(cli, setup, trainer, status == ZO_OK);
+        printed = print(plan, trainer, status == ZO_OK);
         if (status != ZO_OK) {
             status = zo_err_adopt(&failure);
         }
@@ -96,9 +252,9 @@ static enum zo_status plan(struct zo_cli *cli, struct zo_setup *setup)
 
 enum zo_status zo_cli_plan(struct zo_cli *cli, const struct zo_options *options)
 {
-    struct zo_setup setup = {.options = options};
-    const enum zo_status status = plan(cli, &setup);
+    struct plan plan = {.cli = cli, .options = *options};
+    const enum zo_status status = run(&plan);
 
-    zo_setup_close(&setup);
+    zo_setup_close(&plan.setup);
     return status;
 }

@@ -4,6 +4,8 @@
 
 #include "src/base/arith.h"
 
+#define MICROS_MAX 64 /* more are seldom wanted, and take long to plan */
+
 enum zo_status zo_cli_print_accumulation(FILE *file,
                                          const struct zo_setup *setup,
                                          const struct zo_trainer *trainer)
@@ -15,12 +17,12 @@ enum zo_status zo_cli_print_accumulation(FILE *file,
                              zo_trainer_build(trainer)->options.unit_count) {
         return ZO_OK;
     }
-    ZO_TRY(zo_setup_largest_accumulation(setup, &micros));
+    ZO_TRY(zo_setup_largest_accumulation(setup, MICROS_MAX, &micros));
     if (micros > 0) {
         (void)fprintf(file,
                       "gradient_accumulation_steps up to %" PRId64
-                      " fit in one pass over the weights\n",
-                      micros);
+                      "%s fit in one pass over the weights\n",
+                      micros, micros == MICROS_MAX ? ", and more," : "");
     }
     return ZO_OK;
 }

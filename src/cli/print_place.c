@@ -150,7 +150,7 @@ static void print_literal(FILE *file, const struct zo_cli_place *place)
 {
     char text[32];
 
-    (void)fprintf(file, "; %s: %s", place->is_asked ? "asked for" : "allowed",
+    (void)fprintf(file, "\n  %s: %s", place->is_asked ? "asked for" : "allowed",
                   literal_text(place));
     if (place->place == NULL || place->place->literal_gpu_bytes == 0) {
         return;
@@ -176,7 +176,7 @@ static void print_saved(FILE *file, const struct zo_cli_place *place)
     } else if (saved.host_bytes == 0 && saved.copy_bytes == 0) {
         (void)fputs("; no room to fill up", file);
     } else {
-        (void)fputs("; filling the rest saves ", file);
+        (void)fputs("\n  filling the rest saves ", file);
         if (saved.host_bytes > 0) {
             (void)fprintf(file, "%s of host memory and ",
                           zo_text_gib(text, sizeof(text), saved.host_bytes));

@@ -2,23 +2,36 @@
  * The plan, printed: every tier itemised, and its fullest moment.
  */
 #include <inttypes.h>
+#include <string.h>
 
 #include "offload/planner.h"
 #include "src/base/jsonl.h"
 #include "src/base/system.h"
 #include "src/base/text.h"
+#include "src/cli/gains.h"
+#include "src/cli/plan_table.h"
 #include "src/cli/print_place.h"
 #include "src/cli/print_save.h"
 #include "src/cli/print_time.h"
+#include "src/cli/print_units.h"
 #include "src/cli/setup.h"
 
-static void print_line(FILE *file, const char *what, uint64_t bytes)
+#define FACTORS_COLUMNS 33
+#define FACTORS_BYTES   512
+
+static void print_value(FILE *file, const char *what, uint64_t bytes)
 {
     char text[32];
 
+    (void)fprintf(file, "    %-26s %12s", what,
+                  zo_text_gib(text, sizeof(text), bytes));
+}
+
+static void print_line(FILE *file, const char *what, uint64_t bytes)
+{
     if (bytes > 0) {
-        (void)fprintf(file, "    %-34s %12s\n", what,
-                      zo_text_gib(text, sizeof(text), bytes));
+        print_value(file, what, bytes);
+        (void)fputc('\n', file);
     }
 }
 
@@ -43,7 +56,32 @@ static uint64_t own_sum(const struct own *own)
     return own->context_bytes + own->comm_bytes + own->library_bytes;
 }
 
+/* A purpose, and what it is made of: on a line of its own if that is long. */
+static void print_purpose(FILE *file, const struct zo_build *build,
+                          const struct zo_plan_arena *arena,
+                          enum zo_purpose purpose)
+{
+    char factors[FACTORS_BYTES] = "";
+    FILE *text;
+
+    if (arena->purposes[purpose] == 0) {
+        return;
+    }
+    print_value(file, zo_purpose_text(purpose), arena->purposes[purpose]);
+    text = fmemopen(factors, sizeof(factors), "w");
+    if (text != NULL) {
+        zo_cli_print_factors(text, build, arena, purpose);
+        (void)fclose(text);
+        (void)fprintf(file, "%s%s",
+                      strlen(factors) > FACTORS_COLUMNS ? "\n        = "
+                                                        : "  = ",
+                      factors);
+    }
+    (void)fputc('\n', file);
+}
+
 static void print_arena(FILE *file, const char *name,
+                        const struct zo_build *build,
                         const struct zo_plan_arena *arena,
                         const struct own *own, uint64_t budget_bytes)
 {
@@ -59,8 +97,7 @@ static void print_arena(FILE *file, const char *name,
     }
     (void)fputc('\n', file);
     for (int p = 0; p < ZO_PURPOSES; p++) {
-        print_line(file, zo_purpose_text((enum zo_purpose)p),
-                   arena->purposes[p]);
+        print_purpose(file, build, arena, (enum zo_purpose)p);
     }
     print_line(file, "kernels and libraries", own->library_bytes);
     print_line(file, "collectives", own->comm_bytes);
@@ -94,8 +131,24 @@ static bool names_host(const struct zo_run_offload *offload)
     return offload->limit == ZO_HOME_CPU;
 }
 
+/* A machine that is not here has no names of its own. */
+static const char *device_name(const struct zo_setup *setup, int device,
+                               char *text, size_t text_bytes)
+{
+    const struct zo_machine *machine = &setup->devices.machine;
+
+    (void)snprintf(text, text_bytes, "%s",
+                   machine->device_ops->info(machine->devices[device])->name);
+    if (zo_setup_plans_elsewhere(setup)) {
+        (void)snprintf(text, text_bytes, "GPU %d", device);
+    }
+    return text;
+}
+
+/* `name` is the first device's. */
 static struct zo_cli_place place_of(const struct zo_setup *setup,
-                                    const struct zo_trainer *trainer)
+                                    const struct zo_trainer *trainer,
+                                    const char *name)
 {
     const struct zo_machine *machine = &setup->devices.machine;
     const struct zo_run_config *config = &setup->config;
@@ -109,7 +162,7 @@ static struct zo_cli_place place_of(const struct zo_setup *setup,
         .is_asked = names_host(&config->zero.optimizer) ||
                     names_host(&config->zero.param),
         .fills = config->fill,
-        .device = machine->device_ops->info(machine->devices[0])->name,
+        .device = name,
         .own_bytes = zo_trainer_own_bytes(trainer, 0),
         .budget_bytes = setup->gpu_memory_bytes,
     };
@@ -155,13 +208,57 @@ static void print_host(FILE *file, const struct zo_setup *setup,
     struct zo_plan_arena arena;
 
     zo_plan_arena(&build->program, ZO_TIER_CPU, 0, &arena);
-    print_arena(file, "host memory, page-locked", &arena, &none,
+    print_arena(file, "host memory, page-locked", build, &arena, &none,
                 setup->host_memory_bytes);
     zo_plan_arena(&build->program, ZO_TIER_PAGEABLE, 0, &arena);
     if (arena.total_bytes > 0) {
-        print_arena(file, "host memory, pageable", &arena, &none, 0);
+        print_arena(file, "host memory, pageable", build, &arena, &none, 0);
     }
     print_host_rest(file, setup, trainer);
+}
+
+static bool is_alike(const struct zo_setup *setup,
+                     const struct zo_trainer *trainer, int left, int right)
+{
+    const struct zo_program *program = &zo_trainer_build(trainer)->program;
+    struct zo_plan_arena a, b;
+
+    zo_plan_arena(program, ZO_TIER_GPU, left, &a);
+    zo_plan_arena(program, ZO_TIER_GPU, right, &b);
+    return a.total_bytes == b.total_bytes &&
+           memcmp(a.purposes, b.purposes, sizeof(a.purposes)) == 0 &&
+           zo_trainer_own_bytes(trainer, left) ==
+               zo_trainer_own_bytes(trainer, right) &&
+           zo_trainer_context_bytes(trainer, left) ==
+               zo_trainer_context_bytes(trainer, right) &&
+           zo_devices_comm_bytes(&setup->devices.machine, left) ==
+               zo_devices_comm_bytes(&setup->devices.machine, right);
+}
+
+/* Devices that hold the same are told once. */
+static void print_devices(FILE *file, const struct zo_setup *setup,
+                          const struct zo_trainer *trainer)
+{
+    const struct zo_build *build = zo_trainer_build(trainer);
+    const int count = setup->devices.machine.device_count;
+    char first[64], last[64], name[160];
+    struct zo_plan_arena arena;
+    int end;
+
+    for (int d = 0; d < count; d = end) {
+        const struct own own = own_of(setup, trainer, d);
+
+        for (end = d + 1; end < count && is_alike(setup, trainer, d, end);) {
+            end++;
+        }
+        (void)device_name(setup, d, first, sizeof(first));
+        (void)device_name(setup, end - 1, last, sizeof(last));
+        (void)snprintf(name, sizeof(name), "%s%s%s%s", first,
+                       end - d > 1 ? " to " : "", end - d > 1 ? last : "",
+                       end - d > 1 ? ", each" : "");
+        zo_plan_arena(&build->program, ZO_TIER_GPU, d, &arena);
+        print_arena(file, name, build, &arena, &own, setup->gpu_memory_bytes);
+    }
 }
 
 void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
@@ -169,9 +266,9 @@ void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
 {
     const struct zo_build *build = zo_trainer_build(trainer);
     const struct zo_machine *machine = &setup->devices.machine;
-    const struct zo_cli_place place = place_of(setup, trainer);
-    struct zo_plan_arena arena;
-    struct own own;
+    char first[64];
+    const struct zo_cli_place place =
+        place_of(setup, trainer, device_name(setup, 0, first, sizeof(first)));
 
     (void)fprintf(file,
                   "plan: %" PRId64 " parameters in %d units, %s, %d device%s, "
@@ -183,16 +280,12 @@ void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
                   kept_text(build->options.placement.keep));
     zo_cli_print_place(file, &place);
     zo_cli_print_rings(file, &place);
-    for (int d = 0; d < machine->device_count; d++) {
-        zo_plan_arena(&build->program, ZO_TIER_GPU, d, &arena);
-        own = own_of(setup, trainer, d);
-        print_arena(file, machine->device_ops->info(machine->devices[d])->name,
-                    &arena, &own, setup->gpu_memory_bytes);
-    }
+    print_devices(file, setup, trainer);
     print_host(file, setup, trainer);
 }
 
 static void write_arena(struct zo_jsonl *json, const char *name,
+                        const struct zo_build *build,
                         const struct zo_plan_arena *arena,
                         const struct own *own, uint64_t budget_bytes)
 {
@@ -213,6 +306,7 @@ static void write_arena(struct zo_jsonl *json, const char *name,
                       arena->purposes[p]);
     }
     zo_jsonl_object_end(json);
+    zo_cli_write_units(json, "units", build, arena);
     if (arena->op != NULL) {
         zo_jsonl_text(json, "fullest_list", arena->schedule);
         zo_jsonl_text(json, "fullest_operation", arena->op);
@@ -223,12 +317,14 @@ static void write_arena(struct zo_jsonl *json, const char *name,
 
 enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
                                       const struct zo_trainer *trainer,
-                                      const struct zo_cli_time *time)
+                                      const struct zo_plan_extras *extras)
 {
     const struct zo_build *build = zo_trainer_build(trainer);
     const struct zo_machine *machine = &setup->devices.machine;
-    const struct zo_cli_place place = place_of(setup, trainer);
-    const struct zo_cli_save save = zo_cli_save(setup, trainer, time);
+    char first[64], name[64];
+    const struct zo_cli_place place =
+        place_of(setup, trainer, device_name(setup, 0, first, sizeof(first)));
+    const struct zo_cli_save save = zo_cli_save(setup, trainer, extras->time);
     const struct own none = {0, 0, 0};
     struct zo_plan_arena arena;
     struct zo_jsonl json;
@@ -248,21 +344,29 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
     for (int d = 0; d < machine->device_count; d++) {
         zo_plan_arena(&build->program, ZO_TIER_GPU, d, &arena);
         own = own_of(setup, trainer, d);
-        write_arena(&json, machine->device_ops->info(machine->devices[d])->name,
+        write_arena(&json, device_name(setup, d, name, sizeof(name)), build,
                     &arena, &own, setup->gpu_memory_bytes);
     }
     zo_jsonl_array_end(&json);
     zo_jsonl_array_begin(&json, "host");
     zo_plan_arena(&build->program, ZO_TIER_CPU, 0, &arena);
-    write_arena(&json, "pinned", &arena, &none, setup->host_memory_bytes);
+    write_arena(&json, "pinned", build, &arena, &none,
+                setup->host_memory_bytes);
     zo_plan_arena(&build->program, ZO_TIER_PAGEABLE, 0, &arena);
-    write_arena(&json, "pageable", &arena, &none, setup->host_memory_bytes);
+    write_arena(&json, "pageable", build, &arena, &none,
+                setup->host_memory_bytes);
     zo_jsonl_array_end(&json);
-    if (time != NULL) {
-        zo_cli_write_time(&json, "time", time);
+    if (extras->time != NULL) {
+        zo_cli_write_time(&json, "time", extras->time);
     } else {
         zo_jsonl_null(&json, "time");
     }
     zo_cli_write_save(&json, "save", &save);
+    if (extras->gains != NULL) {
+        zo_gains_json(&json, "help", extras->gains);
+    }
+    if (extras->table != NULL) {
+        zo_plan_table_json(&json, "table", extras->table);
+    }
     return zo_jsonl_end(&json);
 }

@@ -93,12 +93,15 @@ enum zo_status zo_cli_tell_time(const struct zo_cli *cli,
     return status == ZO_E_ARG ? ZO_OK : status;
 }
 
+/* Busy while others are too, most of the time: only what the step waits for
+ * makes it longer. */
 static void print_busy(FILE *file, const char *name, double busy_seconds,
-                       double bytes_per_second,
+                       double bytes_per_second, enum zo_bound bound,
                        const struct zo_sim_result *result)
 {
-    (void)fprintf(file, "    %-34s %10.0f %%", name,
-                  100.0 * busy_seconds / result->step_seconds);
+    (void)fprintf(file, "    %-26s %8.0f %% %8.0f %%", name,
+                  100.0 * busy_seconds / result->step_seconds,
+                  100.0 * result->path_seconds[bound] / result->step_seconds);
     if (bytes_per_second > 0.0) {
         (void)fprintf(file, "  at %.3g GB/s", bytes_per_second * 1e-9);
     }
@@ -124,17 +127,20 @@ void zo_cli_print_time(FILE *file, const struct zo_cli_time *time)
                   100.0 * result->path_seconds[result->bound] /
                       result->step_seconds,
                   least);
+    (void)fprintf(file, "    %-26s %10s %10s\n", "share of the step", "busy",
+                  "waited for");
     for (int e = 0; e < ZO_ENGINES; e++) {
         const struct zo_sim_engine *engine = &result->engines[e];
 
         if (engine->busy_seconds > 0.0) {
             print_busy(file, engine_names[e], engine->busy_seconds,
-                       engine->bytes_per_second, result);
+                       engine->bytes_per_second, (enum zo_bound)e, result);
         }
     }
     if (result->dram_bytes > 0.0 && zo_profile_dram(&time->profile) > 0.0) {
         print_busy(file, "host memory", result->dram_busy_seconds,
-                   result->dram_bytes / result->step_seconds, result);
+                   result->dram_bytes / result->step_seconds, ZO_BOUND_DRAM,
+                   result);
     }
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "src/base/arith.h"
+#include "src/base/text.h"
 #include "src/base/memory.h"
 #include "src/base/system.h"
 #include "src/cli/inputs.h"
@@ -17,7 +18,11 @@
 #define BENCH_STEPS        13  /* of bench step, the first 3 to warm up */
 #define TOKEN_MULTIPLE     64
 #define GPU_RESERVE_BYTES  ((uint64_t)512 << 20)
+#define DISPLAY_BYTES      ((uint64_t)1 << 30)   /* more, for a desktop */
+#define UNEQUAL_BYTES      ((uint64_t)256 << 20) /* less is no difference */
 #define HOST_RESERVE_BYTES ((uint64_t)2 << 30)
+/* Of a GPU that is not here: what its context and its libraries would take. */
+#define ABSENT_OWN_BYTES ((uint64_t)512 << 20)
 
 /* ---- budgets ------------------------------------------------------------- */
 
@@ -30,27 +35,91 @@ static uint64_t less(uint64_t bytes, uint64_t reserve)
  * What was free before this process opened the device, less the reserve: the
  * plan counts what the context and the libraries have taken of it since.
  */
-static enum zo_status free_bytes(const struct zo_machine *machine, int device,
+enum zo_status zo_setup_gpu_room(const struct zo_machine *machine, int device,
                                  uint64_t *bytes_out)
 {
+    const struct zo_device_info *info =
+        machine->device_ops->info(machine->devices[device]);
     uint64_t bytes = 0;
 
     ZO_TRY(
         machine->device_ops->mem_free_bytes(machine->devices[device], &bytes));
-    bytes +=
-        machine->device_ops->info(machine->devices[device])->context_bytes +
-        machine->kernel_ops->own_device_bytes(machine->kernels[device]) +
-        zo_devices_comm_bytes(machine, device);
-    *bytes_out = less(bytes, GPU_RESERVE_BYTES);
+    bytes += info->context_bytes +
+             machine->kernel_ops->own_device_bytes(machine->kernels[device]) +
+             zo_devices_comm_bytes(machine, device);
+    *bytes_out = less(bytes, GPU_RESERVE_BYTES +
+                                 (info->has_display ? DISPLAY_BYTES : 0));
     return ZO_OK;
 }
 
-static enum zo_status set_budgets(struct zo_setup *setup)
+/* A shipped machine: its GPU's memory, and as much on the host as is asked
+ * for. */
+static void set_budgets_elsewhere(struct zo_setup *setup)
+{
+    const struct zo_options *options = setup->options;
+    const struct zo_profile *profile = zo_profile_find(options->profile);
+
+    setup->host_room_bytes = ZO_SYSTEM_NO_LIMIT;
+    setup->host_memory_bytes = options->host_memory_bytes;
+    setup->gpu_memory_bytes =
+        options->gpu_memory_bytes > 0
+            ? options->gpu_memory_bytes
+            : less(profile->device_bytes, GPU_RESERVE_BYTES);
+}
+
+enum zo_status zo_setup_note_budgets(const char *const *names,
+                                     const uint64_t *bytes, int count,
+                                     struct zo_notes *notes)
+{
+    char least_text[32], most_text[32];
+    int least = 0, most = 0;
+
+    for (int d = 1; d < count; d++) {
+        least = bytes[d] < bytes[least] ? d : least;
+        most = bytes[d] > bytes[most] ? d : most;
+    }
+    return bytes[most] - bytes[least] <= UNEQUAL_BYTES
+               ? ZO_OK
+               : zo_note_add(
+                     notes, ZO_NOTE_WARN,
+                     "%s limits: %s of it can be used, and %s of %s; "
+                     "every device is given as much as that one",
+                     names[least],
+                     zo_text_gib(least_text, sizeof(least_text), bytes[least]),
+                     zo_text_gib(most_text, sizeof(most_text), bytes[most]),
+                     names[most]);
+}
+
+/* The budget of each device: what all of them have free. */
+static enum zo_status set_gpu_budget(struct zo_setup *setup,
+                                     struct zo_notes *notes)
+{
+    const struct zo_machine *machine = &setup->devices.machine;
+    const char *names[ZO_DEVICES_MAX];
+    uint64_t bytes[ZO_DEVICES_MAX];
+
+    for (int d = 0; d < machine->device_count; d++) {
+        names[d] = machine->device_ops->info(machine->devices[d])->name;
+        ZO_TRY(zo_setup_gpu_room(machine, d, &bytes[d]));
+        if (d == 0 || bytes[d] < setup->gpu_memory_bytes) {
+            setup->gpu_memory_bytes = bytes[d];
+        }
+    }
+    return zo_setup_note_budgets(names, bytes, machine->device_count, notes);
+}
+
+static enum zo_status set_budgets(struct zo_setup *setup,
+                                  struct zo_notes *notes)
 {
     const struct zo_options *options = setup->options;
     const struct zo_machine *machine = &setup->devices.machine;
     struct zo_system system;
     uint64_t host;
+
+    if (zo_setup_plans_elsewhere(setup)) {
+        set_budgets_elsewhere(setup);
+        return ZO_OK;
+    }
 
     zo_system_read("", &system);
     host = zo_system_room(&system);
@@ -60,18 +129,10 @@ static enum zo_status set_budgets(struct zo_setup *setup)
     if (setup->host_memory_bytes == 0 && host != ZO_SYSTEM_NO_LIMIT) {
         setup->host_memory_bytes = less(host, HOST_RESERVE_BYTES);
     }
-    if (setup->gpu_memory_bytes == 0 &&
-        machine->device_ops != &zo_device_host) {
-        for (int d = 0; d < machine->device_count; d++) {
-            uint64_t bytes = 0;
-
-            ZO_TRY(free_bytes(machine, d, &bytes));
-            if (d == 0 || bytes < setup->gpu_memory_bytes) {
-                setup->gpu_memory_bytes = bytes;
-            }
-        }
-    }
-    return ZO_OK;
+    return setup->gpu_memory_bytes == 0 &&
+                   machine->device_ops != &zo_device_host
+               ? set_gpu_budget(setup, notes)
+               : ZO_OK;
 }
 
 /* ---- devices and configuration ------------------------------------------- */
@@ -109,9 +170,7 @@ static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
         enum zo_option_id id;
         const char *why;
     } missing[] = {
-        {ZO_OPTION_WATCH, "has no live view"},
         {ZO_OPTION_NVME, "does not spill to NVMe"},
-        {ZO_OPTION_WRITE, "writes no DeepSpeed JSON"},
     };
     size_t count = 0;
     const struct zo_option *table = zo_cli_options(&count);
@@ -169,7 +228,9 @@ static enum zo_status note_collectives(const struct zo_setup *setup,
 
     return text[0] == '\0'
                ? ZO_OK
-               : zo_note_add(notes, ZO_NOTE_INFO, "collectives: %s", text);
+               : zo_note_add(notes, ZO_NOTE_INFO, "collectives: %s%s%s", text,
+                             setup->devices.carrier[0] != '\0' ? "; " : "",
+                             setup->devices.carrier);
 }
 
 static enum zo_status note_stage(const struct zo_setup *setup,
@@ -177,8 +238,8 @@ static enum zo_status note_stage(const struct zo_setup *setup,
 {
     const int stage = setup->config.zero.stage;
 
-    if (stage == 0) {
-        return ZO_OK;
+    if (stage == 0 || setup->options->command == ZO_COMMAND_TRAIN) {
+        return ZO_OK; /* train says it among what it will do */
     }
     if (setup->devices.machine.device_count > 1) {
         return zo_note_add(
@@ -398,6 +459,9 @@ enum zo_status zo_setup_open(const struct zo_options *options,
 {
     *setup = (struct zo_setup){.options = options};
     ZO_TRY(zo_cli_model_config(options, false, notes, &setup->model));
+    if (options->layers > 0) {
+        zo_model_config_cut(&setup->model, options->layers);
+    }
     ZO_TRY(zo_cli_model_folder(options, &setup->model_folder));
     ZO_TRY(open_config(setup, notes));
     ZO_TRY(refuse_what_is_missing(setup));
@@ -407,7 +471,7 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(note_wishes(setup, notes));
     ZO_TRY(open_rows(setup, notes));
     ZO_TRY(zo_run_config_finish(&setup->config, setup->total_steps, notes));
-    return set_budgets(setup);
+    return set_budgets(setup, notes);
 }
 
 void zo_setup_close(struct zo_setup *setup)
@@ -424,6 +488,36 @@ void zo_setup_close(struct zo_setup *setup)
     zo_devices_close(&setup->devices);
     zo_free(setup->model_folder);
     *setup = (struct zo_setup){0};
+}
+
+enum zo_status zo_setup_vary(const struct zo_setup *setup,
+                             const struct zo_options *options,
+                             struct zo_notes *notes,
+                             struct zo_setup *varied_out)
+{
+    const struct zo_run_facts facts = {
+        .hidden_size = setup->model.hidden_size,
+        .num_devices = setup->devices.machine.device_count,
+    };
+    struct zo_setup varied = *setup;
+    enum zo_status status;
+
+    varied.options = options;
+    ZO_TRY(zo_run_config_read(options, &facts, notes, &varied.config));
+    ZO_TRY_GOTO(close_config, refuse_what_is_missing(&varied));
+    ZO_TRY_GOTO(close_config, zo_run_config_finish(&varied.config,
+                                                   setup->total_steps, notes));
+    *varied_out = varied;
+    return ZO_OK;
+
+close_config:
+    zo_run_config_fini(&varied.config);
+    return status;
+}
+
+void zo_setup_vary_end(struct zo_setup *varied)
+{
+    zo_run_config_fini(&varied->config);
 }
 
 static int64_t eval_interval(const struct zo_setup *setup)
@@ -472,6 +566,14 @@ bool zo_setup_plans_elsewhere(const struct zo_setup *setup)
            zo_profile_find(setup->options->profile) != NULL;
 }
 
+/* Virtual devices in the place of GPUs, unless --backend asks for such. */
+static bool stands_in(const struct zo_setup *setup)
+{
+    return zo_setup_plans_elsewhere(setup) &&
+           setup->devices.machine.device_ops == &zo_device_host &&
+           !zo_option_given(setup->options, ZO_OPTION_BACKEND);
+}
+
 static struct zo_trainer_options
 trainer_options(const struct zo_setup *setup, bool times_ops,
                 const struct zo_profile *profile)
@@ -479,6 +581,7 @@ trainer_options(const struct zo_setup *setup, bool times_ops,
     return (struct zo_trainer_options){
         .profile = profile,
         .plans_elsewhere = zo_setup_plans_elsewhere(setup),
+        .absent_context_bytes = stands_in(setup) ? ABSENT_OWN_BYTES : 0,
         .cpu_threads = setup->options->threads > 0 || profile == NULL ||
                                !zo_setup_plans_elsewhere(setup)
                            ? 0
@@ -526,10 +629,10 @@ enum zo_status zo_setup_fits(const struct zo_setup *setup,
 }
 
 enum zo_status zo_setup_largest_accumulation(const struct zo_setup *setup,
-                                             int64_t *micros_out)
+                                             int64_t most, int64_t *micros_out)
 {
     const struct zo_trainer_options options =
         trainer_options(setup, false, NULL);
 
-    return zo_trainer_largest_accumulation(&options, micros_out);
+    return zo_trainer_largest_accumulation(&options, most, micros_out);
 }

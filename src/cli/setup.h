@@ -32,6 +32,9 @@ struct zo_setup {
     uint64_t gpu_memory_bytes, host_memory_bytes; /* budgets */
     uint64_t host_room_bytes; /* free there; ZO_SYSTEM_NO_LIMIT: unknown */
     bool avoids_locking;      /* the system has refused to lock memory */
+    /* Rates to predict with, known already; borrowed; NULL: as the options
+     * say. */
+    const struct zo_profile *rates;
     struct zo_trace *trace; /* borrowed by the trainer; set by train; or NULL */
 };
 
@@ -46,12 +49,30 @@ enum zo_status zo_setup_open(const struct zo_options *options,
 void zo_setup_close(struct zo_setup *setup); /* NULL is allowed */
 
 /*
+ * The same devices and rows with the configuration of other options, which
+ * differ in where states live alone.  It borrows from `setup`; ended with
+ * zo_setup_vary_end(), not closed.
+ */
+enum zo_status zo_setup_vary(const struct zo_setup *setup,
+                             const struct zo_options *options,
+                             struct zo_notes *notes,
+                             struct zo_setup *varied_out) ZO_MUST_CHECK;
+void zo_setup_vary_end(struct zo_setup *varied);
+
+/*
  * The trainer that fits; as zo_trainer_open().  plan measures the rates that
  * states are placed by when they are not cached.  times_ops: one that runs each
  * operation alone and takes its time.
  */
 enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
                                 struct zo_trainer **trainer_out) ZO_MUST_CHECK;
+
+/*
+ * The budget of a GPU where none is asked for: what was free of it before
+ * this process came, less a reserve.
+ */
+enum zo_status zo_setup_gpu_room(const struct zo_machine *machine, int device,
+                                 uint64_t *bytes_out) ZO_MUST_CHECK;
 
 /* plan with --profile of a shipped machine: what is here does not count. */
 bool zo_setup_plans_elsewhere(const struct zo_setup *setup);
@@ -62,16 +83,28 @@ enum zo_status zo_setup_fits(const struct zo_setup *setup,
                              const struct zo_run_config *config,
                              bool *fits_out) ZO_MUST_CHECK;
 enum zo_status zo_setup_largest_accumulation(const struct zo_setup *setup,
+                                             int64_t most,
                                              int64_t *micros_out) ZO_MUST_CHECK;
+
+/* A line when devices have unequal memory to give: the least is the budget of
+ * each, since each gets the same share. */
+enum zo_status zo_setup_note_budgets(const char *const *names,
+                                     const uint64_t *bytes, int count,
+                                     struct zo_notes *notes) ZO_MUST_CHECK;
 
 /* The plan as a table for people, or with `json` as one JSON object. */
 void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer);
-struct zo_cli_time; /* print_time.h; NULL: not predicted */
+/* What stands beside the plan; NULL: not there. */
+struct zo_plan_extras {
+    const struct zo_cli_time *time;    /* print_time.h */
+    const struct zo_gains *gains;      /* gains.h */
+    const struct zo_plan_table *table; /* plan_table.h */
+};
 enum zo_status
 zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer,
-                       const struct zo_cli_time *time) ZO_MUST_CHECK;
+                       const struct zo_plan_extras *extras) ZO_MUST_CHECK;
 
 ZO_C_END
 

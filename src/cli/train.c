@@ -11,12 +11,14 @@
 #include "src/base/clock.h"
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
+#include "src/checkpoint/state_reader.h"
 #include "src/cli/cli.h"
 #include "src/cli/print_time.h"
 #include "src/cli/saving.h"
 #include "src/cli/setup.h"
 #include "src/cli/signals.h"
-#include "src/train/progress.h"
+#include "src/train/monitor.h"
+#include "src/train/watch.h"
 
 /* What a run needs beside its setup. */
 struct run {
@@ -26,9 +28,11 @@ struct run {
     struct zo_model_dir *dir;
     struct zo_metrics *metrics;
     struct zo_trace *trace;
+    struct zo_monitor *monitor; /* NULL: the JSON asks for none */
     struct zo_err file_failure; /* the first; status ZO_OK: none */
     struct zo_progress progress;
     struct zo_saving saving;
+    struct zo_watch watch;                       /* with --watch */
     char *model_path, *best_path, *metrics_path; /* owned; in --output */
     const char *source_path, *tokenizer_path;    /* borrowed; or NULL */
     char *config_json;                           /* owned; or NULL */
@@ -91,9 +95,12 @@ static enum zo_status open_model(struct run *run)
     }
     ZO_TRY(
         zo_model_dir_open(setup->options->model, &run->cli->notes, &run->dir));
-    if (zo_state_is_one(setup->options->model)) { /* masters are fp32 */
+    if (zo_state_is_one(setup->options->model)) { /* it holds masters */
         run->source_dtype = setup->model.dtype;
-    } else if (!zo_model_dir_dtype(run->dir, &run->source_dtype)) {
+        run->has_inv_freq = true;
+        return ZO_OK;
+    }
+    if (!zo_model_dir_dtype(run->dir, &run->source_dtype)) {
         return ZO_FAIL(ZO_E_CORRUPT,
                        "%s: holds no tensor in fp32, bf16 or fp16",
                        setup->options->model);
@@ -169,6 +176,57 @@ static enum zo_status open_trace(struct run *run)
     return ZO_OK;
 }
 
+/* FOLDER/JOB of a section; the caller owns *path_out, NULL when not wanted. */
+static enum zo_status find_monitor(const struct run *run,
+                                   const struct zo_run_monitor *monitor,
+                                   const char *name, char **path_out)
+{
+    char *folder = NULL;
+    enum zo_status status;
+
+    if (!monitor->is_enabled) {
+        return ZO_OK;
+    }
+    if (monitor->output_path != NULL) {
+        return zo_disk_join(monitor->output_path, monitor->job_name, path_out);
+    }
+    ZO_TRY(zo_disk_join(run->setup.options->output, name, &folder));
+    status = zo_disk_join(folder, monitor->job_name, path_out);
+    zo_free(folder);
+    return status;
+}
+
+/* What the JSON's sections tensorboard and csv_monitor ask for. */
+static enum zo_status open_monitor(struct run *run)
+{
+    const struct zo_run_config *config = &run->setup.config;
+    char *tensorboard = NULL, *csv = NULL;
+    enum zo_status status;
+
+    if (run->setup.options->dry_run ||
+        !(config->tensorboard.is_enabled || config->csv_monitor.is_enabled)) {
+        return ZO_OK;
+    }
+    status =
+        find_monitor(run, &config->tensorboard, "tensorboard", &tensorboard);
+    if (status == ZO_OK) {
+        status = find_monitor(run, &config->csv_monitor, "csv_monitor", &csv);
+    }
+    if (status == ZO_OK) {
+        const struct zo_monitor_options monitor = {
+            .tensorboard = tensorboard,
+            .csv = csv,
+            .step_rows = config->train_batch_rows,
+            .has_loss_scale = config->dtype == ZO_F16,
+        };
+
+        status = zo_monitor_open(&monitor, &run->monitor);
+    }
+    zo_free(tensorboard);
+    zo_free(csv);
+    return status;
+}
+
 /* Everything that can be refused is, before memory is taken. */
 static enum zo_status prepare(struct run *run)
 {
@@ -190,6 +248,7 @@ static enum zo_status prepare(struct run *run)
         ZO_TRY(make_output(run));
     }
     ZO_TRY(open_trace(run));
+    ZO_TRY(open_monitor(run));
     ZO_TRY(zo_run_config_describe(&run->setup.config, &cli->notes));
     zo_cli_print_notes(cli);
     status = zo_setup_trainer(&run->setup, false, &run->trainer);
@@ -249,10 +308,28 @@ static enum zo_status keep_going(struct run *run, const char *what,
     }
     run->file_failure = *zo_err_last();
     zo_progress_break(&run->progress);
+    zo_watch_break(&run->watch);
     return zo_note_add(
         &run->cli->notes, ZO_NOTE_WARN,
         "%s; the run goes on without %s, and ends with exit code 1",
         run->file_failure.text, what);
+}
+
+static void show_step(struct run *run, const struct zo_step_metrics *metrics)
+{
+    const bool draws =
+        run->setup.options->watch && run->watch.options.is_terminal;
+
+    if (draws) {
+        zo_progress_follow(&run->progress, metrics);
+    } else {
+        zo_progress_step(&run->progress, metrics);
+    }
+    if (run->setup.options->watch) {
+        zo_watch_step(&run->watch, metrics,
+                      zo_progress_remaining(&run->progress, metrics->step),
+                      zo_progress_logs(&run->progress, metrics));
+    }
 }
 
 static enum zo_status tell_save(struct run *run,
@@ -261,6 +338,7 @@ static enum zo_status tell_save(struct run *run,
     if (metrics->path == NULL) {
         return ZO_OK;
     }
+    zo_watch_break(&run->watch);
     zo_progress_save(&run->progress, metrics);
     return keep_going(run, "metrics", zo_metrics_save(run->metrics, metrics));
 }
@@ -279,8 +357,12 @@ static enum zo_status on_step(void *context,
 {
     struct run *run = context;
 
-    zo_progress_step(&run->progress, metrics);
+    show_step(run, metrics);
     ZO_TRY(keep_going(run, "metrics", zo_metrics_step(run->metrics, metrics)));
+    if (run->monitor != NULL) {
+        ZO_TRY(keep_going(run, "tensorboard and csv_monitor",
+                          zo_monitor_step(run->monitor, metrics)));
+    }
     ZO_TRY(poll_save(run, false));
     return run->trace == NULL
                ? ZO_OK
@@ -292,8 +374,13 @@ static enum zo_status on_eval(void *context,
 {
     struct run *run = context;
 
+    zo_watch_break(&run->watch);
     zo_progress_eval(&run->progress, metrics);
     ZO_TRY(keep_going(run, "metrics", zo_metrics_eval(run->metrics, metrics)));
+    if (run->monitor != NULL) {
+        ZO_TRY(keep_going(run, "tensorboard and csv_monitor",
+                          zo_monitor_eval(run->monitor, metrics)));
+    }
     if (run->setup.options->keep_best && metrics->is_best) {
         ZO_TRY(write_model(run, run->best_path));
     }
@@ -389,7 +476,16 @@ static void open_progress(struct run *run)
         .total_steps = run->setup.total_steps,
     };
 
+    const struct zo_watch_options watch = {
+        .file = options.file,
+        .is_terminal = options.is_terminal,
+        .total_steps = options.total_steps,
+        .gpu_bytes = run->setup.gpu_memory_bytes,
+        .host_bytes = run->setup.host_memory_bytes,
+    };
+
     zo_progress_init(&run->progress, &options);
+    zo_watch_init(&run->watch, &watch);
 }
 
 /* From the model's files, or at random; says how fast. */
@@ -560,6 +656,7 @@ enum zo_status zo_cli_train(struct zo_cli *cli,
     zo_saving_close(&run.saving);
 
     zo_metrics_close(run.metrics);
+    zo_monitor_close(run.monitor);
     zo_trace_close(run.trace); /* reads the trainer's lists */
     zo_trainer_close(run.trainer);
     zo_model_dir_close(run.dir);

@@ -113,6 +113,7 @@ struct zo_comm_ops {
 };
 
 extern const struct zo_comm_ops zo_comm_host;
+extern const struct zo_comm_ops zo_comm_peer; /* a stub without CUDA */
 extern const struct zo_comm_ops zo_comm_nccl; /* a stub without NCCL */
 
 /*

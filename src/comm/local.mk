@@ -7,6 +7,12 @@ libzo_a_SOURCES += \
 	src/comm/comm_selftest.c \
 	src/comm/comm_selftest.h
 
+if HAVE_CUDA
+libzo_a_SOURCES += src/comm/comm_peer.c
+else
+libzo_a_SOURCES += src/comm/comm_peer_stub.c
+endif
+
 if HAVE_NCCL
 libzo_a_SOURCES += src/comm/comm_nccl.c
 else

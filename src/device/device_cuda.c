@@ -264,6 +264,7 @@ static enum zo_status start_measured(struct zo_device *device, int count)
     zo_nvml_open(&nvml, device->bus_id);
     is_known = settled_free_bytes(&nvml, &before);
     status = start(device, count);
+    device->info.has_display = zo_nvml_has_display(&nvml);
     if (status == ZO_OK && is_known && zo_nvml_free_bytes(&nvml, &after) &&
         after < before) {
         device->info.context_bytes = before - after;

@@ -39,6 +39,8 @@ static bool open_gpu(struct zo_nvml *nvml, const char *bus_id)
         nvml->shutdown = NULL;
         return false;
     }
+    (void)find(nvml->library, "nvmlDeviceGetDisplayActive",
+               &nvml->display_active);
     return by_bus_id(bus_id, &nvml->gpu) == SUCCESS;
 }
 
@@ -60,6 +62,14 @@ bool zo_nvml_free_bytes(const struct zo_nvml *nvml, uint64_t *bytes_out)
     }
     *bytes_out = info.free;
     return true;
+}
+
+bool zo_nvml_has_display(const struct zo_nvml *nvml)
+{
+    int active = 0; /* nvmlEnableState_t */
+
+    return nvml->display_active != NULL &&
+           nvml->display_active(nvml->gpu, &active) == SUCCESS && active != 0;
 }
 
 void zo_nvml_close(struct zo_nvml *nvml)

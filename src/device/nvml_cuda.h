@@ -21,6 +21,7 @@ struct zo_nvml {
     void *gpu;     /* nvmlDevice_t */
     int (*shutdown)(void);
     int (*memory_info)(void *gpu, void *info_out);
+    int (*display_active)(void *gpu, int *active_out); /* may be NULL */
 };
 
 /* The GPU at "0000:1b:00.0"; closed when the library does not know it. */
@@ -28,6 +29,9 @@ void zo_nvml_open(struct zo_nvml *nvml, const char *bus_id);
 
 /* False when the driver does not say. */
 bool zo_nvml_free_bytes(const struct zo_nvml *nvml, uint64_t *bytes_out);
+
+/* Whether a screen shows what it draws; false when the driver does not say. */
+bool zo_nvml_has_display(const struct zo_nvml *nvml);
 
 void zo_nvml_close(struct zo_nvml *nvml);
 

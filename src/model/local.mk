@@ -1,5 +1,7 @@
 # Sources and tests of this folder.
 libzo_a_SOURCES += \
+	src/model/export_layout.c \
+	src/model/export_layout.h \
 	src/model/glm.c \
 	src/model/glm.h \
 	src/model/glm_emit.c \
@@ -8,4 +10,6 @@ libzo_a_SOURCES += \
 	src/model/parameters.c \
 	src/model/parameters.h
 
-check_PROGRAMS += tests/test_parameters
+check_PROGRAMS += \
+	tests/test_export_layout \
+	tests/test_parameters

@@ -5,6 +5,7 @@
 
 #include "src/base/arith.h"
 #include "src/base/memory.h"
+#include "src/base/text.h"
 
 struct zo_decoder {
     struct zo_decoder_options options;
@@ -14,35 +15,12 @@ struct zo_decoder {
     bool is_built;
     struct zo_executor *executor;
     struct zo_glm_batch layout;
-    int64_t position; /* tokens in the cache */
+    int64_t position;   /* tokens in the cache */
+    int host_units;     /* of the build */
+    int32_t *row_of_id; /* owned; (V), with host_units: 1 + the row, or 0 */
 };
 
-static enum zo_status open_build(struct zo_decoder *decoder)
-{
-    const struct zo_decoder_options *options = &decoder->options;
-    const struct zo_model_config *model = options->model;
-    struct zo_decode_options decode = {
-        .type = options->dtype,
-        .token_bytes =
-            (uint64_t)model->hidden_size * zo_dtype_bytes(options->dtype),
-        .tokens_max = options->prompt_tokens_max,
-        .labels_max = options->labels_max,
-        .vocab = model->vocab_size,
-        .cache_bytes =
-            zo_glm_cache_bytes(model, options->dtype, options->tokens_max),
-        .batch_bytes = decoder->layout.bytes,
-        .kernel_ops = decoder->machine.kernel_ops,
-        .model_ops = &zo_glm_ops,
-        .model = decoder->glm,
-    };
-
-    decode.units = zo_glm_units(decoder->glm, &decode.unit_count);
-    ZO_TRY(zo_build_decode(&decode, &decoder->build));
-    decoder->is_built = true;
-    return ZO_OK;
-}
-
-static enum zo_status open_all(struct zo_decoder *decoder)
+static enum zo_status open_glm(struct zo_decoder *decoder)
 {
     const struct zo_decoder_options *options = &decoder->options;
     const struct zo_glm_options glm = {
@@ -57,6 +35,114 @@ static enum zo_status open_all(struct zo_decoder *decoder)
         .half_angles = options->half_angles,
         .kernel_ops = options->devices->machine.kernel_ops,
     };
+
+    return zo_glm_open(&glm, &decoder->glm);
+}
+
+static enum zo_status build_with(struct zo_decoder *decoder)
+{
+    const struct zo_decoder_options *options = &decoder->options;
+    const struct zo_model_config *model = options->model;
+    struct zo_decode_options decode = {
+        .type = options->dtype,
+        .token_bytes =
+            (uint64_t)model->hidden_size * zo_dtype_bytes(options->dtype),
+        .tokens_max = options->prompt_tokens_max,
+        .labels_max = options->labels_max,
+        .vocab = model->vocab_size,
+        .cache_bytes =
+            zo_glm_cache_bytes(model, options->dtype, options->tokens_max),
+        .batch_bytes = decoder->layout.bytes,
+        .host_units = decoder->host_units,
+        .kernel_ops = decoder->machine.kernel_ops,
+        .model_ops = &zo_glm_ops,
+        .model = decoder->glm,
+    };
+
+    decode.units = zo_glm_units(decoder->glm, &decode.unit_count);
+    ZO_TRY(zo_build_decode(&decode, &decoder->build));
+    decoder->is_built = true;
+    return ZO_OK;
+}
+
+static void close_build(struct zo_decoder *decoder)
+{
+    if (decoder->is_built) {
+        zo_decode_build_fini(&decoder->build);
+        decoder->is_built = false;
+    }
+    zo_glm_close(decoder->glm);
+    decoder->glm = NULL;
+}
+
+uint64_t zo_decoder_gpu_bytes(const struct zo_decoder *decoder)
+{
+    const struct zo_machine *machine = &decoder->machine;
+
+    return decoder->build.program.arena_bytes[ZO_TIER_GPU][0] +
+           machine->device_ops->info(machine->devices[0])->context_bytes +
+           machine->kernel_ops->own_device_bytes(machine->kernels[0]) +
+           zo_devices_comm_bytes(&decoder->options.devices->machine, 0);
+}
+
+uint64_t zo_decoder_host_bytes(const struct zo_decoder *decoder)
+{
+    const struct zo_program *program = &decoder->build.program;
+    const bool is_host = decoder->machine.device_ops == &zo_device_host;
+
+    return program->arena_bytes[ZO_TIER_CPU][0] +
+           (is_host ? program->arena_bytes[ZO_TIER_GPU][0] : 0);
+}
+
+int zo_decoder_host_units(const struct zo_decoder *decoder)
+{
+    return decoder->host_units;
+}
+
+/* Moves units to the host until the rest fits the device. */
+static enum zo_status open_build(struct zo_decoder *decoder)
+{
+    const struct zo_decoder_options *options = &decoder->options;
+    const int units = (int)options->model->num_layers + 2;
+    char want[16], have[16];
+
+    for (decoder->host_units = options->host_units;; decoder->host_units++) {
+        ZO_TRY(open_glm(decoder));
+        ZO_TRY(build_with(decoder));
+        if (options->gpu_memory_bytes == 0 ||
+            zo_decoder_gpu_bytes(decoder) <= options->gpu_memory_bytes) {
+            return ZO_OK;
+        }
+        if (decoder->host_units == units) {
+            break;
+        }
+        close_build(decoder);
+    }
+    return ZO_FAIL(
+        ZO_E_FIT,
+        "answering takes %s of the device even with all weights on the host, "
+        "and the budget is %s; want more --gpu-memory, or fewer tokens",
+        zo_text_gib(want, sizeof(want), zo_decoder_gpu_bytes(decoder)),
+        zo_text_gib(have, sizeof(have), options->gpu_memory_bytes));
+}
+
+static enum zo_status check_host(const struct zo_decoder *decoder)
+{
+    const uint64_t budget = decoder->options.host_memory_bytes;
+    char want[16], have[16];
+
+    if (budget == 0 || zo_decoder_host_bytes(decoder) <= budget) {
+        return ZO_OK;
+    }
+    return ZO_FAIL(
+        ZO_E_FIT, "answering takes %s of host memory, and the budget is %s",
+        zo_text_gib(want, sizeof(want), zo_decoder_host_bytes(decoder)),
+        zo_text_gib(have, sizeof(have), budget));
+}
+
+static enum zo_status open_all(struct zo_decoder *decoder)
+{
+    const struct zo_decoder_options *options = &decoder->options;
     const struct zo_executor_options executor = {
         .cpu_workers = 1, .pool = options->devices->pool};
 
@@ -65,8 +151,13 @@ static enum zo_status open_all(struct zo_decoder *decoder)
     decoder->machine.comm = NULL;
     decoder->layout =
         zo_glm_batch_layout(options->prompt_tokens_max, 1, options->labels_max);
-    ZO_TRY(zo_glm_open(&glm, &decoder->glm));
     ZO_TRY(open_build(decoder));
+    ZO_TRY(check_host(decoder));
+    if (decoder->host_units > 0) {
+        ZO_TRY(zo_alloc((size_t)options->model->vocab_size,
+                        sizeof(decoder->row_of_id[0]), "the rows of tokens",
+                        &decoder->row_of_id));
+    }
     ZO_TRY(zo_executor_open(&decoder->build.program, &decoder->machine,
                             &executor, &decoder->executor));
     return zo_glm_upload_tables(decoder->glm, decoder->executor);
@@ -105,10 +196,8 @@ void zo_decoder_close(struct zo_decoder *decoder)
         return;
     }
     zo_executor_close(decoder->executor);
-    if (decoder->is_built) {
-        zo_decode_build_fini(&decoder->build);
-    }
-    zo_glm_close(decoder->glm);
+    close_build(decoder);
+    zo_free(decoder->row_of_id);
     zo_free(decoder);
 }
 
@@ -126,6 +215,33 @@ enum zo_status zo_decoder_load(struct zo_decoder *decoder,
     };
 
     return zo_weights_load(&weights, dir, notes);
+}
+
+/* Which rows of an embedding on the host are used, each of them once. */
+static void fill_rows(struct zo_decoder *decoder, const int32_t *ids,
+                      int64_t count, char *blob, struct zo_micro_counts *counts)
+{
+    int32_t *distinct = (int32_t *)(blob + decoder->layout.segment_id);
+    int32_t *row = (int32_t *)(blob + decoder->layout.table_row);
+    int32_t rows = 0;
+
+    if (decoder->row_of_id == NULL) {
+        return;
+    }
+    for (int64_t t = 0; t < count; t++) {
+        int32_t *known = &decoder->row_of_id[ids[t]];
+
+        if (*known == 0) {
+            distinct[rows] = ids[t];
+            *known = ++rows;
+        }
+        row[t] = *known - 1;
+    }
+    for (int32_t i = 0; i < rows; i++) {
+        decoder->row_of_id[distinct[i]] = 0;
+    }
+    counts->segments = rows;
+    counts->table_rows = rows;
 }
 
 /* Runs a list over tokens that follow what the cache holds. */
@@ -152,6 +268,7 @@ static enum zo_status run(struct zo_decoder *decoder, int schedule,
         .labels = (int32_t)position_count,
         .position = (int32_t)decoder->position,
     };
+    fill_rows(decoder, ids, count, blob, &record->counts[0]);
     memcpy(blob + layout->ids, ids, (size_t)count * sizeof(ids[0]));
     memcpy(blob + layout->label_index, positions,
            (size_t)position_count * sizeof(positions[0]));

@@ -23,11 +23,26 @@ struct zo_decoder_options {
     int64_t labels_max; /* positions of a prompt whose logits are wanted,
                            1..ZO_GLM_LOGIT_ROWS */
     bool half_angles;   /* rope_precision "model" */
+    /* Of the device, all that it takes there; what does not fit stays on the
+     * host, unit by unit, and crosses the bus for every token.  0: no limit. */
+    uint64_t gpu_memory_bytes;
+    uint64_t host_memory_bytes; /* likewise, of the host; 0: no limit */
+    int host_units;             /* at least so many stay there: for tests */
 };
 
+/*
+ *   ZO_E_FIT   the device's budget is too small even with all weights on the
+ *              host, or the host's is for what stays there
+ */
 enum zo_status zo_decoder_open(const struct zo_decoder_options *options,
                                struct zo_decoder **decoder_out) ZO_MUST_CHECK;
 void zo_decoder_close(struct zo_decoder *decoder); /* NULL is allowed */
+
+/* Units whose weights are at home on the host; what is taken of the device,
+ * and of the host (what a host device takes included). */
+int zo_decoder_host_units(const struct zo_decoder *decoder);
+uint64_t zo_decoder_gpu_bytes(const struct zo_decoder *decoder);
+uint64_t zo_decoder_host_bytes(const struct zo_decoder *decoder);
 
 /* As zo_weights_load(). */
 enum zo_status zo_decoder_load(struct zo_decoder *decoder,

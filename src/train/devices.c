@@ -11,13 +11,13 @@
 struct backend {
     const struct zo_device_ops *device_ops;
     const struct zo_kernel_ops *kernel_ops;
-    const struct zo_comm_ops *comm_ops;
+    const struct zo_comm_ops *comm_ops[2]; /* the faster first; NULL */
 };
 
-static const struct backend host_backend = {&zo_device_host, &zo_kernels_host,
-                                            &zo_comm_host};
-static const struct backend cuda_backend = {&zo_device_cuda, &zo_kernels_cuda,
-                                            &zo_comm_nccl};
+static const struct backend host_backend = {
+    &zo_device_host, &zo_kernels_host, {&zo_comm_host}};
+static const struct backend cuda_backend = {
+    &zo_device_cuda, &zo_kernels_cuda, {&zo_comm_peer, &zo_comm_nccl}};
 
 /* The backend that options ask for, and how many devices it has. */
 static enum zo_status choose(const struct zo_devices_options *options,
@@ -64,11 +64,6 @@ enum zo_status zo_devices_count(const struct zo_devices_options *options,
                                options->indices[i]);
             }
         }
-    }
-    if (count > 1 && backend->comm_ops->lack != NULL) {
-        return ZO_FAIL(ZO_E_NOSUPPORT,
-                       "%d GPUs need NCCL, and %s; choose one with --devices",
-                       count, backend->comm_ops->lack);
     }
     *count_out = count;
     return ZO_OK;
@@ -128,6 +123,32 @@ static bool are_implied(const struct zo_devices_options *options,
     return backend == &cuda_backend && count > 1 && options->indices == NULL;
 }
 
+/* What carries: where the faster way does not work, the other. */
+static enum zo_status open_comm(struct zo_devices *devices,
+                                const struct backend *backend)
+{
+    struct zo_machine *machine = &devices->machine;
+    const struct zo_comm_ops *other = backend->comm_ops[1];
+    enum zo_status status;
+
+    machine->comm_ops = backend->comm_ops[0];
+    status = machine->comm_ops->open(machine->devices, machine->device_count,
+                                     &machine->comm);
+    if (status != ZO_E_COMM || other == NULL) {
+        return status;
+    }
+    (void)snprintf(devices->carrier, sizeof(devices->carrier), "%.511s",
+                   zo_err_last()->text);
+    if (other->lack != NULL) {
+        return ZO_FAIL(ZO_E_NOSUPPORT,
+                       "%s; such GPUs need NCCL, and %s; choose one with "
+                       "--devices",
+                       devices->carrier, other->lack);
+    }
+    machine->comm_ops = other;
+    return other->open(machine->devices, machine->device_count, &machine->comm);
+}
+
 static enum zo_status open_machine(struct zo_devices *devices,
                                    const struct backend *backend,
                                    const struct zo_devices_options *options,
@@ -144,7 +165,6 @@ static enum zo_status open_machine(struct zo_devices *devices,
 
     machine->device_ops = backend->device_ops;
     machine->kernel_ops = backend->kernel_ops;
-    machine->comm_ops = backend->comm_ops;
     for (int i = 0; i < count; i++) {
         const int index = options->indices != NULL ? options->indices[i] : i;
 
@@ -159,9 +179,7 @@ static enum zo_status open_machine(struct zo_devices *devices,
         ZO_TRY(backend->kernel_ops->open(machine->devices[i], &kernel_options,
                                          &machine->kernels[i]));
     }
-    return count == 1 ? ZO_OK
-                      : backend->comm_ops->open(machine->devices, count,
-                                                &machine->comm);
+    return count == 1 ? ZO_OK : open_comm(devices, backend);
 }
 
 enum zo_status zo_devices_open(const struct zo_devices_options *options,

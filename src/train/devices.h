@@ -25,6 +25,7 @@ struct zo_devices_options {
 struct zo_devices {
     struct zo_pool *pool;      /* owned */
     struct zo_machine machine; /* devices, kernels and comm: owned */
+    char carrier[512]; /* why it is not the fastest that carries; or "" */
     int threads;
     uint64_t copy_bytes_per_second; /* that copies are held up to; 0: not */
 };
@@ -36,7 +37,8 @@ int zo_devices_cpu_workers(const struct zo_devices *devices);
  *   ZO_E_USAGE       a device is named twice or does not exist; or somebody
  *                    else uses one of several GPUs that nobody named
  *   ZO_E_NOSUPPORT   the backend is not in this build, or has no device; or
- *                    several GPUs, in a build without NCCL
+ *                    several GPUs that do not reach each other's memory, in a
+ *                    build without NCCL
  *   ZO_E_DEVICE      a device cannot be opened
  *   ZO_E_COMM        devices cannot reach each other, or with wrong bytes
  */

@@ -1,4 +1,6 @@
 libzo_a_SOURCES += \
+	src/train/answer.c \
+	src/train/answer.h \
 	src/train/decide.c \
 	src/train/decide.h \
 	src/train/decoder.c \
@@ -13,6 +15,8 @@ libzo_a_SOURCES += \
 	src/train/lr_schedule.h \
 	src/train/metrics.c \
 	src/train/metrics.h \
+	src/train/monitor.c \
+	src/train/monitor.h \
 	src/train/profile_file.c \
 	src/train/profile_file.h \
 	src/train/profile_measure.c \
@@ -23,6 +27,8 @@ libzo_a_SOURCES += \
 	src/train/progress.h \
 	src/train/rates.c \
 	src/train/rates.h \
+	src/train/sampler.c \
+	src/train/sampler.h \
 	src/train/trace.c \
 	src/train/trace.h \
 	src/train/trainer.c \
@@ -30,6 +36,8 @@ libzo_a_SOURCES += \
 	src/train/trainer_internal.h \
 	src/train/trainer_plan.c \
 	src/train/trainer_state.c \
+	src/train/watch.c \
+	src/train/watch.h \
 	src/train/weights.c \
 	src/train/weights.h
 
@@ -37,11 +45,15 @@ check_PROGRAMS += \
 	tests/test_loss_scaler \
 	tests/test_lr_schedule \
 	tests/test_metrics \
+	tests/test_monitor \
 	tests/test_attention_rate \
 	tests/test_place_config \
 	tests/test_profile_file \
 	tests/test_profile_measure \
 	tests/test_progress \
+	tests/test_sampler \
+	tests/test_greedy \
+	tests/test_watch \
 	tests/test_vectors \
 	tests/test_vectors_adamw \
 	tests/test_vectors_bits \
@@ -52,6 +64,7 @@ tests_test_place_config_SOURCES = \
 	tests/test_place_config.c
 vector_run = tests/vector_run.c tests/vector_run.h tests/model_fixtures.c \
 	tests/model_fixtures.h
+tests_test_greedy_SOURCES = tests/test_greedy.c $(vector_run)
 tests_test_vectors_SOURCES = tests/test_vectors.c $(vector_run)
 tests_test_vectors_adamw_SOURCES = tests/test_vectors_adamw.c $(vector_run)
 tests_test_vectors_half_SOURCES = tests/test_vectors_half.c $(vector_run)
@@ -61,6 +74,7 @@ tests_test_vectors_bits_SOURCES = tests/test_vectors_bits.c $(vector_run)
 tiny_run = tests/tiny_run.c tests/tiny_run.h tests/model_fixtures.c \
 	tests/model_fixtures.h
 check_PROGRAMS += \
+	tests/test_decoder \
 	tests/test_devices \
 	tests/test_moments \
 	tests/test_steady \
@@ -75,6 +89,7 @@ check_PROGRAMS += \
 	tests/test_trainer_memory \
 	tests/test_trainer_numeric \
 	tests/test_weights
+tests_test_decoder_SOURCES = tests/test_decoder.c $(tiny_run)
 tests_test_moments_SOURCES = tests/test_moments.c $(tiny_run)
 tests_test_steady_SOURCES = tests/test_steady.c $(tiny_run)
 tests_test_trace_SOURCES = tests/test_trace.c $(tiny_run)

@@ -127,10 +127,11 @@ static void put_line(struct zo_progress *progress, const char *line,
     (void)fflush(options->file);
 }
 
-/* The first, the last, every logging step; and what must be seen. */
-static bool is_logged(const struct zo_progress_options *options,
+bool zo_progress_logs(const struct zo_progress *progress,
                       const struct zo_step_metrics *metrics)
 {
+    const struct zo_progress_options *options = &progress->options;
+
     return metrics->step % options->logging_steps == 0 ||
            metrics->step == options->first_step ||
            metrics->step == options->total_steps || metrics->overflow;
@@ -143,7 +144,13 @@ void zo_progress_step(struct zo_progress *progress,
 
     follow_pace(progress, metrics->step_seconds);
     format_step(progress, metrics, line);
-    put_line(progress, line, is_logged(&progress->options, metrics));
+    put_line(progress, line, zo_progress_logs(progress, metrics));
+}
+
+void zo_progress_follow(struct zo_progress *progress,
+                        const struct zo_step_metrics *metrics)
+{
+    follow_pace(progress, metrics->step_seconds);
 }
 
 void zo_progress_eval(struct zo_progress *progress,

@@ -42,9 +42,16 @@ struct zo_progress {
 void zo_progress_init(struct zo_progress *progress,
                       const struct zo_progress_options *options);
 
-/* After each step. */
+/* Whether a step gets a line of its own: every logging step, the first, the
+ * last, and one that was skipped. */
+bool zo_progress_logs(const struct zo_progress *progress,
+                      const struct zo_step_metrics *metrics);
+
+/* After each step; _follow() only learns the pace, and prints nothing. */
 void zo_progress_step(struct zo_progress *progress,
                       const struct zo_step_metrics *metrics);
+void zo_progress_follow(struct zo_progress *progress,
+                        const struct zo_step_metrics *metrics);
 
 /* After an evaluation, and after a save. */
 void zo_progress_eval(struct zo_progress *progress,

@@ -32,6 +32,7 @@ struct kept {
 struct change {
     int64_t ns;
     enum zo_tier tier;
+    enum zo_purpose purpose;
     int device;
     int64_t delta_bytes;
 };
@@ -495,6 +496,7 @@ static void add_changes(struct zo_trace *trace, const struct kept *kept)
         const struct zo_buffer *buffer = &program->buffers[b];
         struct change change = {.ns = trace->uses[b].begin_ns,
                                 .tier = buffer->tier,
+                                .purpose = buffer->purpose,
                                 .device = buffer->device,
                                 .delta_bytes = (int64_t)buffer->bytes};
 
@@ -520,6 +522,17 @@ static void put_counter(struct zo_trace *trace, const char *name, int64_t ns,
     zo_jsonl_object_end(&trace->json);
 }
 
+static const char *name_tier(char *name, enum zo_tier tier, int device,
+                             const char *what)
+{
+    if (tier == ZO_TIER_GPU) {
+        (void)snprintf(name, NAME_BYTES, "GPU %d %s", device, what);
+    } else {
+        (void)snprintf(name, NAME_BYTES, "%s %s", zo_tier_text(tier), what);
+    }
+    return name;
+}
+
 static void put_counters(struct zo_trace *trace, enum zo_tier tier, int device)
 {
     const struct zo_program *program = &trace->build->program;
@@ -528,14 +541,7 @@ static void put_counters(struct zo_trace *trace, enum zo_tier tier, int device)
     int64_t bytes = 0;
     char name[NAME_BYTES];
 
-    if (program->arena_bytes[tier][device] == 0) {
-        return;
-    }
-    if (tier == ZO_TIER_GPU) {
-        (void)snprintf(name, sizeof(name), "GPU %d bytes", device);
-    } else {
-        (void)snprintf(name, sizeof(name), "%s bytes", zo_tier_text(tier));
-    }
+    (void)name_tier(name, tier, device, "bytes");
     put_counter(trace, name, trace->base_ns, persistent, 0);
     for (size_t i = 0; i < trace->change_count; i++) {
         const struct change *change = &trace->changes[i];
@@ -545,6 +551,72 @@ static void put_counters(struct zo_trace *trace, enum zo_tier tier, int device)
             put_counter(trace, name, change->ns, persistent, bytes);
         }
     }
+}
+
+/* Bytes of a tier for each purpose; has is whether there ever are any. */
+struct purposes {
+    int64_t bytes[ZO_PURPOSES];
+    bool has[ZO_PURPOSES];
+};
+
+/* What persists, and which purposes there are. */
+static void find_purposes(const struct zo_program *program, enum zo_tier tier,
+                          int device, struct purposes *purposes)
+{
+    *purposes = (struct purposes){0};
+    for (size_t b = 0; b < program->buffer_count; b++) {
+        const struct zo_buffer *buffer = &program->buffers[b];
+
+        if (buffer->tier != tier || buffer->device != device) {
+            continue;
+        }
+        purposes->has[buffer->purpose] = true;
+        if (buffer->schedule < 0) {
+            purposes->bytes[buffer->purpose] +=
+                (int64_t)zo_layout_stored_bytes(buffer);
+        }
+    }
+}
+
+static void put_purposes(struct zo_trace *trace, const char *name, int64_t ns,
+                         const struct purposes *purposes)
+{
+    begin_event(trace, "C", name, STEPS_LANE);
+    put_time(trace, ns);
+    zo_jsonl_object_begin(&trace->json, "args");
+    for (int p = 0; p < ZO_PURPOSES; p++) {
+        if (purposes->has[p]) {
+            zo_jsonl_int(&trace->json, zo_purpose_text((enum zo_purpose)p),
+                         purposes->bytes[p]);
+        }
+    }
+    zo_jsonl_object_end(&trace->json);
+    zo_jsonl_object_end(&trace->json);
+}
+
+/* Changes of one time are one event. */
+static void put_tier_purposes(struct zo_trace *trace, enum zo_tier tier,
+                              int device)
+{
+    struct purposes purposes;
+    int64_t ns = trace->base_ns;
+    char name[NAME_BYTES];
+
+    (void)name_tier(name, tier, device, "by purpose");
+    find_purposes(&trace->build->program, tier, device, &purposes);
+    for (size_t i = 0; i < trace->change_count; i++) {
+        const struct change *change = &trace->changes[i];
+
+        if (change->tier != tier || change->device != device) {
+            continue;
+        }
+        if (change->ns != ns) {
+            put_purposes(trace, name, ns, &purposes);
+            ns = change->ns;
+        }
+        purposes.bytes[change->purpose] += change->delta_bytes;
+    }
+    put_purposes(trace, name, ns, &purposes);
 }
 
 /* ---- the whole ----------------------------------------------------------- */
@@ -580,7 +652,10 @@ static enum zo_status write_all(struct zo_trace *trace)
         const int devices = tier == ZO_TIER_GPU ? program->device_count : 1;
 
         for (int device = 0; device < devices; device++) {
-            put_counters(trace, (enum zo_tier)tier, device);
+            if (program->arena_bytes[tier][device] > 0) {
+                put_counters(trace, (enum zo_tier)tier, device);
+                put_tier_purposes(trace, (enum zo_tier)tier, device);
+            }
         }
     }
     return end_file(trace);

@@ -16,6 +16,8 @@
  *   "GPU 0 bytes", "host bytes", ...    a counter a tier: what persists, and
  *                                       what is alive between its first and
  *                                       last use
+ *   "GPU 0 by purpose", ...             a counter a tier: the same bytes by
+ *                                       what they are for, as in the plan
  * An operation tells its unit, micro batch and step, the bytes that it copies
  * and its rate; its floating-point operations are those of the longest batch.
  */

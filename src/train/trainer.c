@@ -415,6 +415,13 @@ static double sum_losses(const struct zo_trainer *trainer, int slot)
 enum zo_status zo_trainer_evaluate(struct zo_trainer *trainer,
                                    struct zo_eval_metrics *metrics_out)
 {
+    return zo_trainer_evaluate_told(trainer, NULL, NULL, metrics_out);
+}
+
+enum zo_status zo_trainer_evaluate_told(struct zo_trainer *trainer,
+                                        zo_evaluated_fn tell, void *context,
+                                        struct zo_eval_metrics *metrics_out)
+{
     struct zo_batches *batches = trainer->options.eval_batches;
     const int64_t steps = zo_batches_steps_per_epoch(batches);
     const int64_t started_ns = zo_clock_ns();
@@ -436,6 +443,10 @@ enum zo_status zo_trainer_evaluate(struct zo_trainer *trainer,
         metrics.rows += batch.rows;
         metrics.tokens += batch.tokens;
         metrics.label_tokens += batch.labels;
+        metrics.seconds = zo_clock_seconds(started_ns, zo_clock_ns());
+        if (tell != NULL) {
+            tell(context, &metrics);
+        }
     }
     metrics.loss =
         metrics.label_tokens > 0 ? sum / (double)metrics.label_tokens : NAN;

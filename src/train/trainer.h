@@ -41,6 +41,9 @@ struct zo_trainer_options {
     /* Only planned, for the machine of `profile`, whose devices have memory of
      * their own even if virtual ones stand in for them here. */
     bool plans_elsewhere;
+    /* With it: that a device's context and libraries would take there, for
+     * ones that stand in for it. */
+    uint64_t absent_context_bytes;
     int cpu_threads; /* workers of the CPU engine; 0: as devices->pool */
     /* Rates to choose a placement by; borrowed by open; NULL: a shipped
      * machine's. */
@@ -73,11 +76,12 @@ enum zo_status zo_trainer_fits(const struct zo_trainer_options *options,
                                bool *fits_out) ZO_MUST_CHECK;
 /*
  * The most micro batches a step that fit in one pass, and so cross the bus no
- * more than one does; at most what can be planned.  0: not even one fits.
- * ZO_E_NOMEM.
+ * more than one does; at most `most`, and what can be planned.  0: not even
+ * one fits.  ZO_E_NOMEM.
  */
 enum zo_status
 zo_trainer_largest_accumulation(const struct zo_trainer_options *options,
+                                int64_t most,
                                 int64_t *micros_out) ZO_MUST_CHECK;
 
 /* How its placement was chosen; NULL when a test named it. */
@@ -175,6 +179,15 @@ enum zo_status zo_trainer_restore(struct zo_trainer *trainer,
 enum zo_status
 zo_trainer_evaluate(struct zo_trainer *trainer,
                     struct zo_eval_metrics *metrics_out) ZO_MUST_CHECK;
+
+/* The same, telling after each batch what rows, tokens and seconds it took so
+ * far. */
+typedef void (*zo_evaluated_fn)(void *context,
+                                const struct zo_eval_metrics *so_far);
+enum zo_status
+zo_trainer_evaluate_told(struct zo_trainer *trainer, zo_evaluated_fn tell,
+                         void *context,
+                         struct zo_eval_metrics *metrics_out) ZO_MUST_CHECK;
 
 /*
  * For tests: the gradient of a parameter in the last step, fp32, from the

@@ -36,6 +36,7 @@ static struct zo_build_options build_options(struct zo_trainer *trainer)
         .has_evaluation = options->eval_batches != NULL,
         .evaluates_only = options->evaluates_only,
         .bucket_elems = config->zero.reduce_bucket_size,
+        .waits_for_comm = !config->zero.overlap_comm,
         .tokens_max = options->bounds.tokens,
         .labels_max = zo_max_i64(options->bounds.labels, 1),
         .boundary_bytes = (uint64_t)options->bounds.tokens *
@@ -66,7 +67,8 @@ uint64_t zo_trainer_context_bytes(const struct zo_trainer *trainer, int device)
 {
     const struct zo_machine *machine = &trainer->options.devices->machine;
 
-    return machine->device_ops->info(machine->devices[device])->context_bytes;
+    return machine->device_ops->info(machine->devices[device])->context_bytes +
+           trainer->options.absent_context_bytes;
 }
 
 /* Virtual devices live in host memory. */
@@ -269,12 +271,12 @@ static enum zo_status micros_fit(const struct zo_trainer_options *options,
 
 enum zo_status
 zo_trainer_largest_accumulation(const struct zo_trainer_options *options,
-                                int64_t *micros_out)
+                                int64_t most, int64_t *micros_out)
 {
-    const int64_t most = PASSES_MAX / (options->model->num_layers + 2);
     int64_t low = 0, high = 1; /* what fits; what may not */
     bool is_in = true;
 
+    most = zo_min_i64(most, PASSES_MAX / (options->model->num_layers + 2));
     for (high = 1; is_in && high <= most; high *= 2) {
         ZO_TRY(micros_fit(options, high, &is_in));
         low = is_in ? high : low;

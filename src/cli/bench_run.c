@@ -1,0 +1,463 @@
+#include "src/cli/bench_run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "offload/planner.h"
+#include "src/base/arith.h"
+#include "src/base/text.h"
+#include "src/cli/bench_key.h"
+#include "src/train/place_config.h"
+
+#define STEPS_MAX 1000
+#define COLUMNS   79
+
+/* ---- life cycle ----------------------------------------------------------
+ */
+
+enum zo_status zo_bench_open(struct zo_cli *cli,
+                             const struct zo_options *options, const char *what,
+                             struct zo_bench *bench_out)
+{
+    struct zo_bench bench = {.cli = cli, .options = options, .what = what};
+    enum zo_status status = ZO_OK;
+
+    if (options->results != NULL) {
+        if (access(options->results, F_OK) == 0) {
+            ZO_TRY(zo_bench_rows_read(options->results, &bench.known));
+        }
+        status = zo_bench_file_open(options->results, &bench.file);
+    }
+    if (status != ZO_OK) {
+        zo_bench_close(&bench);
+        return status;
+    }
+    *bench_out = bench;
+    return ZO_OK;
+}
+
+void zo_bench_close(struct zo_bench *bench)
+{
+    zo_bench_file_close(bench->file);
+    zo_bench_rows_fini(&bench->known);
+}
+
+/* ---- a run ---------------------------------------------------------------
+ */
+
+struct run {
+    const struct zo_setup *setup;
+    struct zo_bench_row *row;
+    double seconds[STEPS_MAX];
+    double exposed_seconds;
+};
+
+static void add_engines(struct zo_bench_row *row,
+                        const struct zo_step_metrics *metrics)
+{
+    const double seconds[ZO_ENGINES] = {
+        [ZO_ENGINE_COMPUTE] = metrics->compute_seconds,
+        [ZO_ENGINE_H2D] = metrics->h2d_seconds,
+        [ZO_ENGINE_D2H] = metrics->d2h_seconds,
+        [ZO_ENGINE_COLLECTIVE] = metrics->collective_seconds,
+        [ZO_ENGINE_CPU] = metrics->cpu_seconds,
+        [ZO_ENGINE_NVME] = metrics->nvme_seconds,
+    };
+
+    for (int e = 0; e < ZO_ENGINES; e++) {
+        row->engine_seconds[e] += seconds[e] > 0.0 ? seconds[e] : 0.0;
+    }
+    row->h2d_bytes += metrics->h2d_bytes;
+    row->d2h_bytes += metrics->d2h_bytes;
+}
+
+/* What the driver counts as taken, of the fullest device. */
+static enum zo_status read_driver(const struct run *run)
+{
+    const struct zo_machine *machine = &run->setup->devices.machine;
+
+    for (int d = 0;
+         machine->device_ops != &zo_device_host && d < machine->device_count;
+         d++) {
+        struct zo_device *device = machine->devices[d];
+        const uint64_t all = machine->device_ops->info(device)->memory_bytes;
+        uint64_t rest = 0;
+
+        ZO_TRY(machine->device_ops->mem_free_bytes(device, &rest));
+        if (all > rest && all - rest > run->row->gpu_driver_bytes) {
+            run->row->gpu_driver_bytes = all - rest;
+        }
+    }
+    return ZO_OK;
+}
+
+static enum zo_status on_step(void *context,
+                              const struct zo_step_metrics *metrics)
+{
+    struct run *run = context;
+    struct zo_bench_row *row = run->row;
+
+    row->loss = metrics->loss;
+    if (metrics->step <= ZO_BENCH_WARM_UPS || metrics->overflow ||
+        row->steps == STEPS_MAX) {
+        return ZO_OK;
+    }
+    run->seconds[row->steps++] = metrics->step_seconds;
+    row->tokens = metrics->tokens;
+    row->process_bytes = metrics->host_bytes;
+    if (metrics->step_seconds > metrics->compute_seconds) {
+        run->exposed_seconds +=
+            metrics->step_seconds - metrics->compute_seconds;
+    }
+    add_engines(row, metrics);
+    return read_driver(run);
+}
+
+static int by_seconds(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+
+    return a < b ? -1 : a > b;
+}
+
+/* From sums to figures of a step. */
+static enum zo_status finish(struct run *run)
+{
+    struct zo_bench_row *row = run->row;
+    const double steps = (double)row->steps;
+
+    if (row->steps == 0) {
+        return ZO_FAIL(ZO_E_NUMERIC,
+                       "%s: every step was skipped for an overflow, or only "
+                       "warmed up: nothing to measure; --max-steps N makes "
+                       "more than %d",
+                       row->label, ZO_BENCH_WARM_UPS);
+    }
+    qsort(run->seconds, (size_t)row->steps, sizeof(run->seconds[0]),
+          by_seconds);
+    row->median_seconds = run->seconds[row->steps / 2];
+    row->min_seconds = run->seconds[0];
+    row->max_seconds = run->seconds[row->steps - 1];
+    row->exposed_seconds = run->exposed_seconds / steps;
+    for (int e = 0; e < ZO_ENGINES; e++) {
+        row->engine_seconds[e] /= steps;
+    }
+    row->h2d_bytes /= (uint64_t)row->steps;
+    row->d2h_bytes /= (uint64_t)row->steps;
+    row->state = ZO_BENCH_RAN;
+    return ZO_OK;
+}
+
+static enum zo_status train(const struct zo_setup *setup,
+                            struct zo_trainer *trainer,
+                            struct zo_bench_row *row)
+{
+    struct run run = {.setup = setup, .row = row};
+    const struct zo_trainer_watch watch = {.context = &run, .on_step = on_step};
+    struct zo_weights weights;
+    int64_t steps = 0;
+
+    ZO_TRY(zo_trainer_start(trainer));
+    weights = zo_trainer_weights(trainer);
+    ZO_TRY(zo_weights_randomize(&weights, (uint64_t)setup->config.seed));
+    ZO_TRY(zo_trainer_run(trainer, &watch, &steps));
+    return finish(&run);
+}
+
+/* ---- what is planned -----------------------------------------------------
+ */
+
+static void read_plan(const struct zo_trainer *trainer,
+                      struct zo_bench_row *row)
+{
+    const struct zo_program *program = &zo_trainer_build(trainer)->program;
+    struct zo_plan_arena arena;
+
+    for (int d = 0; d < program->device_count; d++) {
+        const uint64_t bytes = program->arena_bytes[ZO_TIER_GPU][d] +
+                               zo_trainer_own_bytes(trainer, d);
+
+        if (bytes > row->gpu_bytes) {
+            zo_plan_arena(program, ZO_TIER_GPU, d, &arena);
+            row->gpu_bytes = bytes;
+            memcpy(row->gpu_purposes, arena.purposes, sizeof(arena.purposes));
+        }
+    }
+    row->nvme_bytes = program->arena_bytes[ZO_TIER_NVME][0];
+    for (int tier = ZO_TIER_CPU; tier <= ZO_TIER_PAGEABLE; tier++) {
+        zo_plan_arena(program, (enum zo_tier)tier, 0, &arena);
+        row->host_bytes += arena.total_bytes;
+        for (int p = 0; p < ZO_PURPOSES; p++) {
+            row->host_purposes[p] += arena.purposes[p];
+        }
+    }
+}
+
+/* States on a device as ZeRO's arithmetic has them: none that are on the
+ * host, 1/N of what the stage splits.  Filled up there is no such formula. */
+static uint64_t formula_bytes(const struct zo_setup *setup)
+{
+    const struct zo_run_config *config = &setup->config;
+    const int devices = setup->devices.machine.device_count;
+    const struct zo_place_limits limits =
+        zo_place_limits(config, devices, true);
+    const uint64_t elems = (uint64_t)setup->model.parameter_count;
+    const uint64_t typed = zo_dtype_bytes(config->dtype);
+    const uint64_t second = config->dtype == ZO_BF16  ? 2
+                            : config->dtype == ZO_F16 ? 4
+                                                      : 0;
+    const uint64_t moments = 2 * zo_dtype_bytes(config->optimizer.moment_dtype);
+    const int stage = devices > 1 ? config->zero.stage : 0;
+    const uint64_t n = (uint64_t)devices;
+    const bool keeps_optimizer = limits.optimizer == ZO_TIER_GPU;
+    uint64_t bytes = 0;
+
+    if (config->fill && !keeps_optimizer) {
+        return 0;
+    }
+    if (limits.weights == ZO_TIER_GPU) {
+        bytes += elems * typed / (stage == 3 ? n : 1);
+    }
+    if (keeps_optimizer) {
+        bytes += elems * (second + moments) / (stage >= 1 ? n : 1);
+        bytes += zo_run_decides(config)
+                     ? elems * typed / (stage >= 2 ? n : 1)
+                     : 0; /* else one is used up before the next is made */
+    }
+    return bytes;
+}
+
+/* Rates are measured once, for all rows. */
+static enum zo_status predict(struct zo_bench *bench, struct zo_setup *setup,
+                              const struct zo_trainer *trainer,
+                              struct zo_bench_row *row)
+{
+    struct zo_cli_time time;
+    bool found = false;
+    enum zo_status status;
+
+    if (!bench->has_rates) {
+        status = zo_cli_profile(setup, true, &bench->rates, &bench->has_rates);
+        if (status != ZO_OK) {
+            return status == ZO_E_NOMEM ? status : ZO_OK;
+        }
+    }
+    setup->rates = bench->has_rates ? &bench->rates : NULL;
+    status = zo_cli_time(setup, trainer, false, &time, &found);
+    if (status != ZO_OK || !found) {
+        return status == ZO_E_NOMEM ? status : ZO_OK;
+    }
+    row->predicted_seconds = time.result.step_seconds;
+    zo_cli_time_fini(&time);
+    return ZO_OK;
+}
+
+/* ---- a row ---------------------------------------------------------------
+ */
+
+static void describe(const struct zo_bench *bench, const struct zo_setup *setup,
+                     const struct zo_bench_ask *ask, struct zo_bench_row *row)
+{
+    const struct zo_machine *machine = &setup->devices.machine;
+
+    memset(row, 0, sizeof(*row));
+    zo_bench_key(bench->what, setup, ask->plans_only, row->key,
+                 sizeof(row->key));
+    (void)snprintf(row->what, sizeof(row->what), "%s", bench->what);
+    (void)snprintf(row->label, sizeof(row->label), "%s", ask->label);
+    (void)snprintf(row->note, sizeof(row->note), "%s", ask->note);
+    (void)snprintf(row->model, sizeof(row->model), "%s", setup->model.name);
+    (void)snprintf(row->device, sizeof(row->device), "%s",
+                   machine->device_ops->info(machine->devices[0])->description);
+    (void)snprintf(row->dtype, sizeof(row->dtype), "%s",
+                   zo_dtype_name(setup->config.dtype));
+    row->layers = setup->model.num_layers;
+    row->devices = machine->device_count;
+    row->stage = setup->config.zero.stage;
+    row->tokens = (int64_t)setup->bounds.real_tokens *
+                  setup->config.gradient_accumulation_steps * row->devices;
+    row->gpu_budget_bytes = setup->gpu_memory_bytes;
+    row->host_budget_bytes = setup->host_memory_bytes;
+    row->formula_bytes = formula_bytes(setup);
+}
+
+static enum zo_status plan_and_run(struct zo_bench *bench,
+                                   struct zo_setup *setup, bool plans_only,
+                                   struct zo_bench_row *row)
+{
+    struct zo_trainer *trainer = NULL;
+    enum zo_status status = zo_setup_trainer(setup, false, &trainer);
+
+    if (trainer != NULL && (status == ZO_OK || status == ZO_E_FIT)) {
+        row->state = status == ZO_OK ? ZO_BENCH_PLANNED : ZO_BENCH_UNFIT;
+        read_plan(trainer, row);
+        status = status == ZO_OK ? predict(bench, setup, trainer, row) : ZO_OK;
+    }
+    if (status == ZO_OK && row->state == ZO_BENCH_PLANNED && !plans_only) {
+        status = train(setup, trainer, row);
+    }
+    zo_trainer_close(trainer);
+    return status;
+}
+
+static void tell_progress(const struct zo_bench *bench,
+                          const struct zo_bench_ask *ask)
+{
+    if (isatty(fileno(bench->cli->err)) != 1) {
+        return;
+    }
+    (void)fprintf(bench->cli->err, "\r\033[K%d", bench->done + 1);
+    if (bench->total > 0) {
+        (void)fprintf(bench->cli->err, " of %d", bench->total);
+    }
+    (void)fprintf(bench->cli->err, ": %.60s\r", ask->label);
+    (void)fflush(bench->cli->err);
+}
+
+static enum zo_status put_row(const struct zo_bench *bench, bool is_new,
+                              const struct zo_bench_row *row)
+{
+    struct zo_jsonl json;
+    char buffer[4096];
+
+    if (is_new && bench->file != NULL) {
+        ZO_TRY(zo_bench_file_add(bench->file, row));
+    }
+    if (!bench->options->json) {
+        return ZO_OK;
+    }
+    zo_jsonl_init_file(&json, bench->cli->out, "standard output", buffer,
+                       sizeof(buffer));
+    return zo_bench_row_write(&json, row);
+}
+
+static enum zo_status make_row(struct zo_bench *bench, struct zo_setup *setup,
+                               const struct zo_bench_ask *ask,
+                               struct zo_bench_row *row)
+{
+    const struct zo_bench_row *known;
+
+    describe(bench, setup, ask, row);
+    known = zo_bench_rows_find(&bench->known, row->key);
+    if (known != NULL) {
+        *row = *known;
+        return put_row(bench, false, row);
+    }
+    tell_progress(bench, ask);
+    ZO_TRY(plan_and_run(bench, setup, ask->plans_only, row));
+    return put_row(bench, true, row);
+}
+
+/* What a run would be warned of, once for all rows. */
+static void tell_warnings(const struct zo_bench *bench,
+                          const struct zo_notes *notes)
+{
+    for (size_t i = 0; i < notes->count; i++) {
+        if (notes->items[i].level == ZO_NOTE_WARN) {
+            (void)fprintf(bench->cli->err, "warning: %s\n",
+                          notes->items[i].text);
+        }
+    }
+}
+
+enum zo_status zo_bench_row(struct zo_bench *bench,
+                            const struct zo_options *options,
+                            const struct zo_bench_ask *ask,
+                            struct zo_bench_row *row_out)
+{
+    struct zo_options own = *options;
+    struct zo_setup setup = {0};
+    struct zo_notes notes = {0};
+    enum zo_status status;
+
+    if (own.max_steps <= 0) {
+        own.max_steps = ZO_BENCH_STEPS;
+    }
+    status = zo_setup_open(&own, &notes, &setup);
+    if (bench->done == 0) {
+        tell_warnings(bench, &notes);
+    }
+    if (status == ZO_OK) {
+        status = make_row(bench, &setup, ask, row_out);
+        bench->done++;
+    }
+    zo_setup_close(&setup);
+    zo_notes_fini(&notes);
+    return status;
+}
+
+/* ---- printing ------------------------------------------------------------
+ */
+
+void zo_bench_print_head(FILE *file, const char *label)
+{
+    (void)fprintf(file, "  %-17s %10s %10s %9s %8s %8s %9s\n", label, "GPU",
+                  "host", "step", "tokens/s", "exposed", "predicted");
+}
+
+static void print_seconds(FILE *file, int columns, double seconds)
+{
+    char text[16] = "-";
+
+    if (seconds > 0.0) {
+        (void)snprintf(text, sizeof(text),
+                       seconds < 100.0 ? "%.3f s" : "%.0f s", seconds);
+    }
+    (void)fprintf(file, " %*s", columns, text);
+}
+
+void zo_bench_print_row(FILE *file, const struct zo_bench_row *row)
+{
+    char gpu[32], host[32];
+
+    (void)fprintf(file, "  %-17s %10s %10s", row->label,
+                  zo_text_gib(gpu, sizeof(gpu), row->gpu_bytes),
+                  zo_text_gib(host, sizeof(host), row->host_bytes));
+    if (row->state == ZO_BENCH_UNFIT) {
+        (void)fputs("  does not fit, at the least", file);
+        return;
+    }
+    print_seconds(file, 9, row->median_seconds);
+    if (row->median_seconds > 0.0) {
+        (void)fprintf(file, " %8.0f",
+                      (double)row->tokens / row->median_seconds);
+    } else {
+        (void)fprintf(file, " %8s", "-");
+    }
+    print_seconds(file, 8, row->exposed_seconds);
+    print_seconds(file, 9, row->predicted_seconds);
+}
+
+void zo_bench_print_purposes(FILE *file, const char *tier,
+                             const uint64_t *purposes)
+{
+    const char *between = "";
+    uint64_t all = 0;
+    int column;
+
+    for (int p = 0; p < ZO_PURPOSES; p++) {
+        all += purposes[p];
+    }
+    column = fprintf(file, "      %s:", tier);
+    for (int p = 0; p < ZO_PURPOSES; p++) {
+        char text[32], item[64];
+        int length;
+
+        if (purposes[p] * 100 < all || all == 0) {
+            continue; /* less than 1 % */
+        }
+        length = snprintf(item, sizeof(item), "%s %s",
+                          zo_purpose_text((enum zo_purpose)p),
+                          zo_text_gib(text, sizeof(text), purposes[p]));
+        if (column + 2 + length > COLUMNS) {
+            (void)fprintf(file, "%s\n       ", between);
+            column = 7;
+            between = "";
+        }
+        column += fprintf(file, "%s %s", between, item);
+        between = ",";
+    }
+    (void)fputc('\n', file);
+}

@@ -1,0 +1,373 @@
+#include "src/cli/plan_table.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/arith.h"
+#include "src/base/text.h"
+
+#define GIB    1073741824.0
+#define FASTER 0.995 /* of the time: less is no difference */
+
+/* ---- one row -------------------------------------------------------------
+ */
+
+static void measure(const struct zo_trainer *trainer, struct zo_plan_cell *cell)
+{
+    const struct zo_program *program = &zo_trainer_build(trainer)->program;
+
+    cell->host_bytes = program->arena_bytes[ZO_TIER_CPU][0] +
+                       program->arena_bytes[ZO_TIER_PAGEABLE][0];
+    cell->nvme_bytes = program->arena_bytes[ZO_TIER_NVME][0];
+    for (int d = 0; d < program->device_count; d++) {
+        const uint64_t bytes = program->arena_bytes[ZO_TIER_GPU][d] +
+                               zo_trainer_own_bytes(trainer, d);
+
+        cell->gpu_bytes = bytes > cell->gpu_bytes ? bytes : cell->gpu_bytes;
+    }
+}
+
+/* Rates that are not known leave the time out. */
+static enum zo_status predict(const struct zo_setup *setup,
+                              const struct zo_trainer *trainer,
+                              struct zo_plan_cell *cell)
+{
+    struct zo_cli_time time;
+    bool found = false;
+    const enum zo_status status =
+        zo_cli_time(setup, trainer, true, &time, &found);
+
+    if (status != ZO_OK || !found) {
+        return status == ZO_E_NOMEM || status == ZO_E_USAGE ? status : ZO_OK;
+    }
+    cell->step_seconds = time.result.step_seconds;
+    cell->tokens_per_second = time.tokens_per_second;
+    cell->bound = time.result.bound;
+    zo_cli_time_fini(&time);
+    return ZO_OK;
+}
+
+static enum zo_status plan_setup(const struct zo_setup *setup,
+                                 struct zo_plan_cell *cell)
+{
+    const struct zo_stage_row *row = cell->row;
+    struct zo_trainer *trainer = NULL;
+    enum zo_status status = zo_setup_trainer(setup, false, &trainer);
+
+    if (trainer != NULL && (status == ZO_OK || status == ZO_E_FIT)) {
+        cell->fits = status == ZO_OK;
+        measure(trainer, cell);
+        status = cell->fits ? predict(setup, trainer, cell) : ZO_OK;
+    }
+    zo_trainer_close(trainer);
+    cell->has_estimate =
+        !row->fills && !zo_stage_row_uses_nvme(row) &&
+        zo_estimate(row->stage, strcmp(row->optimizer, "cpu") == 0,
+                    strcmp(row->param, "cpu") == 0,
+                    (double)setup->model.parameter_count,
+                    zo_estimate_largest(&setup->model), cell->devices,
+                    &cell->estimate);
+    return status;
+}
+
+/* *found_out is false where there is no such row here (NVMe). */
+static enum zo_status plan_row(const struct zo_setup *setup,
+                               const struct zo_stage_row *row,
+                               struct zo_plan_cell *cell_out, bool *found_out)
+{
+    struct zo_plan_cell cell = {.row = row,
+                                .devices = setup->devices.machine.device_count};
+    struct zo_variant variant;
+    struct zo_setup varied;
+    struct zo_notes notes = {0};
+    enum zo_status status;
+
+    *found_out = false;
+    if (zo_stage_row_uses_nvme(row) && setup->options->nvme_path == NULL) {
+        return ZO_OK;
+    }
+    ZO_TRY(zo_variant_init(setup->options, &variant));
+    ZO_TRY_GOTO(close_variant, zo_variant_stage(&variant, row));
+    ZO_TRY_GOTO(close_variant,
+                zo_setup_vary(setup, &variant.options, &notes, &varied));
+    status = plan_setup(&varied, &cell);
+    zo_setup_vary_end(&varied);
+    if (status == ZO_OK) {
+        *cell_out = cell;
+        *found_out = true;
+    }
+
+close_variant:
+    zo_notes_fini(&notes);
+    zo_variant_fini(&variant);
+    return status == ZO_E_NOSUPPORT && zo_stage_row_uses_nvme(row) ? ZO_OK
+                                                                   : status;
+}
+
+/* ---- all of them ---------------------------------------------------------
+ */
+
+static void print_head(FILE *out, int devices, uint64_t budget_bytes)
+{
+    char text[32];
+
+    (void)fprintf(out, "\n%d device%s", devices, devices == 1 ? "" : "s");
+    if (budget_bytes > 0) {
+        (void)fprintf(out, " of %s",
+                      zo_text_gib(text, sizeof(text), budget_bytes));
+    }
+    (void)fprintf(out,
+                  "; bytes of %s, and of the host\n"
+                  "  %-5s %-14s %11s %11s %8s %5s  %s\n",
+                  devices == 1 ? "it" : "each", "stage", "offload", "GPU",
+                  "host", "step", "fits", "DeepSpeed's GiB");
+}
+
+static void print_cell(FILE *out, const struct zo_plan_cell *cell)
+{
+    char gpu[32], host[32], step[32] = "-";
+
+    if (cell->step_seconds > 0.0) {
+        (void)snprintf(step, sizeof(step), "%.3f s", cell->step_seconds);
+    }
+    (void)fprintf(out, "  %-5d %-14s %11s %11s %8s %5s", cell->row->stage,
+                  cell->row->offload,
+                  zo_text_gib(gpu, sizeof(gpu), cell->gpu_bytes),
+                  zo_text_gib(host, sizeof(host), cell->host_bytes), step,
+                  cell->fits ? "yes" : "no");
+    if (cell->has_estimate) {
+        (void)fprintf(out, " %6.2f, %6.2f", cell->estimate.gpu_bytes / GIB,
+                      cell->estimate.host_bytes / GIB);
+    }
+    if (cell->nvme_bytes > 0) {
+        (void)fprintf(out, "  NVMe %s",
+                      zo_text_gib(host, sizeof(host), cell->nvme_bytes));
+    }
+    (void)fputc('\n', out);
+    (void)fflush(out);
+}
+
+static void print_fastest(FILE *out, const struct zo_plan_cell *cell)
+{
+    if (cell == NULL) {
+        (void)fputs("  nothing fits\n", out);
+        return;
+    }
+    (void)fprintf(out, "  fastest that fits: stage %d, offload %s",
+                  cell->row->stage, cell->row->offload);
+    if (cell->tokens_per_second > 0.0) {
+        (void)fprintf(out, ": %.0f tokens/s, bound by %s",
+                      cell->tokens_per_second, zo_bound_text(cell->bound));
+    }
+    (void)fprintf(out, "\n    %s\n", cell->row->purpose);
+}
+
+static bool is_faster(const struct zo_plan_cell *cell,
+                      const struct zo_plan_cell *best)
+{
+    if (!cell->fits || best == NULL) {
+        return cell->fits;
+    }
+    /* Where no time is known, what comes first is on faster memory. */
+    return cell->step_seconds > 0.0 &&
+           cell->step_seconds < FASTER * best->step_seconds;
+}
+
+static enum zo_status plan_rows(const struct zo_cli *cli, FILE *out,
+                                const struct zo_setup *setup,
+                                struct zo_plan_table *table)
+{
+    const int devices = setup->devices.machine.device_count;
+    const bool is_terminal = isatty(fileno(cli->err)) == 1;
+    size_t count = 0;
+    const struct zo_stage_row *rows = zo_stage_rows(&count);
+    struct zo_plan_cell *best = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        struct zo_plan_cell *cell = &table->cells[table->count];
+        bool found = false;
+
+        if (is_terminal) {
+            (void)fprintf(cli->err, "\rplanning %zu of %zu on %d device%s\r",
+                          i + 1, count, devices, devices == 1 ? "" : "s");
+            (void)fflush(cli->err);
+        }
+        if (table->count == ZO_PLAN_CELLS_MAX) {
+            break;
+        }
+        ZO_TRY(plan_row(setup, &rows[i], cell, &found));
+        if (!found) {
+            continue;
+        }
+        table->count++;
+        best = is_faster(cell, best) ? cell : best;
+        if (out != NULL) {
+            print_cell(out, cell);
+        }
+    }
+    if (best != NULL) {
+        best->is_fastest = true;
+    }
+    if (out != NULL) {
+        print_fastest(out, best);
+    }
+    return ZO_OK;
+}
+
+/* Devices and rows are opened once for all rows of the table. */
+static enum zo_status plan_devices(const struct zo_cli *cli, FILE *out,
+                                   const struct zo_options *options,
+                                   int devices, struct zo_plan_table *table)
+{
+    struct zo_variant variant;
+    struct zo_setup setup = {0};
+    struct zo_notes notes = {0};
+    enum zo_status status;
+
+    ZO_TRY(zo_variant_init(options, &variant));
+    zo_variant_devices(&variant, devices);
+    ZO_TRY_GOTO(close_all, zo_setup_open(&variant.options, &notes, &setup));
+    if (out != NULL) {
+        print_head(out, devices, setup.gpu_memory_bytes);
+    }
+    status = plan_rows(cli, out, &setup, table);
+
+close_all:
+    zo_setup_close(&setup);
+    zo_notes_fini(&notes);
+    zo_variant_fini(&variant);
+    return status;
+}
+
+enum zo_status zo_plan_table(const struct zo_cli *cli, FILE *out,
+                             const struct zo_options *options, int devices,
+                             struct zo_plan_table *table_out)
+{
+    memset(table_out, 0, sizeof(*table_out));
+    for (int n = 1; n <= devices;
+         n = n == devices ? n + 1 : (int)zo_min_i64(2 * n, devices)) {
+        ZO_TRY(plan_devices(cli, out, options, n, table_out));
+    }
+    return ZO_OK;
+}
+
+/* ---- as JSON -------------------------------------------------------------
+ */
+
+static void write_cell(struct zo_jsonl *json, const struct zo_plan_cell *cell)
+{
+    const struct zo_stage_row *row = cell->row;
+
+    zo_jsonl_object_begin(json, NULL);
+    zo_jsonl_int(json, "devices", cell->devices);
+    zo_jsonl_int(json, "stage", row->stage);
+    zo_jsonl_text(json, "offload_optimizer", row->optimizer);
+    zo_jsonl_text(json, "offload_param", row->param);
+    zo_jsonl_bool(json, "fill", row->fills);
+    zo_jsonl_bool(json, "fits", cell->fits);
+    zo_jsonl_bool(json, "fastest", cell->is_fastest);
+    zo_jsonl_uint(json, "gpu_bytes", cell->gpu_bytes);
+    zo_jsonl_uint(json, "host_bytes", cell->host_bytes);
+    zo_jsonl_uint(json, "nvme_bytes", cell->nvme_bytes);
+    if (cell->step_seconds > 0.0) {
+        zo_jsonl_real(json, "predicted_seconds", cell->step_seconds);
+        zo_jsonl_real(json, "predicted_tokens_per_second",
+                      cell->tokens_per_second);
+        zo_jsonl_text(json, "predicted_bound", zo_bound_text(cell->bound));
+    } else {
+        zo_jsonl_null(json, "predicted_seconds");
+    }
+    if (cell->has_estimate) {
+        zo_jsonl_real(json, "deepspeed_gpu_bytes", cell->estimate.gpu_bytes);
+        zo_jsonl_real(json, "deepspeed_host_bytes", cell->estimate.host_bytes);
+    }
+    zo_jsonl_text(json, "purpose", row->purpose);
+    zo_jsonl_object_end(json);
+}
+
+void zo_plan_table_json(struct zo_jsonl *json, const char *key,
+                        const struct zo_plan_table *table)
+{
+    zo_jsonl_array_begin(json, key);
+    for (int i = 0; i < table->count; i++) {
+        write_cell(json, &table->cells[i]);
+    }
+    zo_jsonl_array_end(json);
+}
+
+/* ---- as a configuration --------------------------------------------------
+ */
+
+static const struct zo_plan_cell *fastest(const struct zo_plan_table *table,
+                                          int devices)
+{
+    for (int i = 0; i < table->count; i++) {
+        if (table->cells[i].is_fastest && table->cells[i].devices == devices) {
+            return &table->cells[i];
+        }
+    }
+    return NULL;
+}
+
+/* Numbers and words of this program alone: nothing to escape. */
+static void print_config(FILE *file, const struct zo_stage_row *row,
+                         const struct zo_run_config *config)
+{
+    (void)fprintf(file,
+                  "{\n  \"train_micro_batch_size_per_gpu\": %lld,\n"
+                  "  \"gradient_accumulation_steps\": %lld,\n",
+                  (long long)config->micro_batch_rows,
+                  (long long)config->gradient_accumulation_steps);
+    if (config->gradient_clipping > 0.0) {
+        (void)fprintf(file, "  \"gradient_clipping\": %.17g,\n",
+                      config->gradient_clipping);
+    }
+    if (config->dtype != ZO_F32) {
+        (void)fprintf(file, "  \"%s\": {\"enabled\": true},\n",
+                      zo_dtype_name(config->dtype));
+    }
+    (void)fprintf(file, "  \"zero_optimization\": {\n    \"stage\": %d",
+                  row->stage);
+    if (row->stage > 0) {
+        (void)fprintf(file,
+                      ",\n    \"offload_optimizer\": {\"device\": \"%s\"}",
+                      row->optimizer);
+    }
+    if (row->stage == 3) {
+        (void)fprintf(file, ",\n    \"offload_param\": {\"device\": \"%s\"}",
+                      row->param);
+    }
+    (void)fprintf(file, "\n  },\n  \"zero_offload\": {\"fill\": %s}\n}\n",
+                  row->fills || strcmp(row->optimizer, "none") == 0 ? "true"
+                                                                    : "false");
+}
+
+enum zo_status zo_plan_table_write(const struct zo_plan_table *table,
+                                   int devices,
+                                   const struct zo_run_config *config,
+                                   const char *path)
+{
+    const struct zo_plan_cell *cell = fastest(table, devices);
+    FILE *file;
+    bool is_bad;
+
+    if (cell == NULL) {
+        return ZO_FAIL(ZO_E_FIT,
+                       "--write %s: no row of the table fits on %d "
+                       "device%s",
+                       path, devices, devices == 1 ? "" : "s");
+    }
+    file = fopen(path, "w");
+    if (file == NULL) {
+        return ZO_FAIL_NATIVE(ZO_E_IO, errno, "--write %s: %s", path,
+                              strerror(errno));
+    }
+    print_config(file, cell->row, config);
+    is_bad = ferror(file) != 0;
+    if (fclose(file) != 0 || is_bad) {
+        return ZO_FAIL_NATIVE(ZO_E_IO, errno, "--write %s: it took no more",
+                              path);
+    }
+    return ZO_OK;
+}

@@ -1,0 +1,149 @@
+#!/bin/sh
+# TAP: bench's tables: every row of stages, what a results file spares, layers,
+# budgets, values of a key; rates beside their bound.
+program=$BUILDDIR/zero-offload
+LC_ALL=C
+export LC_ALL
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+test -x "$program" || { echo "Bail out! no $program"; exit 99; }
+cd "$work" || exit 99
+XDG_CACHE_HOME=$work/cache
+export XDG_CACHE_HOME
+cat >config.json <<'END'
+{"model_type": "chatglm", "num_layers": 4, "hidden_size": 64,
+ "num_attention_heads": 4, "kv_channels": 16, "multi_query_attention": true,
+ "multi_query_group_num": 2, "ffn_hidden_size": 176,
+ "padded_vocab_size": 512, "seq_length": 1024, "layernorm_epsilon": 1e-5,
+ "rmsnorm": true, "post_layer_norm": true, "add_qkv_bias": true,
+ "add_bias_linear": false, "original_rope": true,
+ "tie_word_embeddings": false, "torch_dtype": "float32", "eos_token_id": 2,
+ "pad_token_id": 0}
+END
+
+number=0
+failures=0
+case_() {
+  name=$1
+  shift
+  number=$((number + 1))
+  if "$@"; then
+    echo "ok $number - $name"
+  else
+    failures=$((failures + 1))
+    echo "not ok $number - $name"
+    sed 's/^/# out: /' out 2>/dev/null | head -40
+    sed 's/^/# err: /' err 2>/dev/null | head -20
+  fi
+}
+# benches CODE ARGUMENT...
+benches() {
+  want=$1
+  shift
+  "$program" bench "$@" >out 2>err
+  test $? -eq "$want"
+}
+small() { # small CODE TOPIC ARGUMENT...
+  code=$1
+  topic=$2
+  shift 2
+  benches "$code" "$topic" --model config.json --backend host --bf16 \
+    --max-length 64 --max-steps 3 "$@"
+}
+# The values of a key of the JSON lines in a file, a line each.
+values() { sed -n 's/.*"'"$1"'":"\{0,1\}\([^",}]*\).*/\1/p' "$2"; }
+
+stages() {
+  small 0 stages --num-devices 4 --layers 2 --results rows.jsonl &&
+    test "$(grep -c '^  [0-3], ' out)" -eq 9 &&
+    test "$(grep -c 'all 4 layers: GPU' out)" -eq 9 &&
+    test "$(grep -c '"state":"ran"' rows.jsonl)" -eq 9 &&
+    test "$(grep -c '"state":"planned"' rows.jsonl)" -eq 9 &&
+    test "$(grep -c '^{"format":1,"kind":"bench","what":"stages",' \
+      rows.jsonl)" -eq 18 && grep -q 'states by the formula' out
+}
+# Losses are those of the same model and rows, whatever the stage and homes.
+same_losses() {
+  grep '"state":"ran"' rows.jsonl >ran
+  test "$(values loss ran | sort -u | wc -l)" -eq 1
+}
+# More is split, or leaves, from row to row of a kind.
+shrinking() {
+  grep '"state":"ran"' rows.jsonl | grep -F '"label":"0, none"' >zero
+  grep '"state":"ran"' rows.jsonl | grep -F '"label":"1, none"' >one
+  grep '"state":"ran"' rows.jsonl | grep -F '"label":"3, both cpu"' >both
+  test "$(values gpu_bytes zero)" -gt "$(values gpu_bytes one)" &&
+    test "$(values gpu_bytes one)" -gt "$(values gpu_bytes both)" &&
+    test "$(values host_bytes both)" -gt "$(values host_bytes one)"
+}
+# Cut in the middle of a line; what is there is not run again.
+resumed() {
+  cp rows.jsonl whole.jsonl
+  head -c $(($(wc -c <whole.jsonl) - 40)) whole.jsonl >rows.jsonl
+  small 0 stages --num-devices 4 --layers 2 --results rows.jsonl --json &&
+    test "$(wc -l <rows.jsonl)" -eq 18 && head -n 17 whole.jsonl >first &&
+    head -n 17 rows.jsonl | cmp -s - first && head -n 17 out | cmp -s - first &&
+    test "$(wc -l <out)" -eq 18
+}
+# Another configuration is another row.
+other_rows() {
+  small 0 stages --num-devices 2 --layers 1 --results rows.jsonl --json &&
+    test "$(wc -l <rows.jsonl)" -eq 36
+}
+no_results() {
+  echo 'my notes' >notes.txt
+  small 4 sweep --set gradient_accumulation_steps=1,2 --results notes.txt &&
+    test "$(cat notes.txt)" = 'my notes' && printf 'my notes' >notes.txt &&
+    small 2 sweep --set gradient_accumulation_steps=1,2 --results notes.txt &&
+    test "$(cat notes.txt)" = 'my notes' &&
+    grep -q 'is no file of results' err
+}
+# What stage 0 has room for in a small budget is less than the model.
+layers() {
+  small 0 stages --num-devices 1 --gpu-memory 11M &&
+    grep -qE '^[123] of 4 layers' out && grep -q 'all 4 layers: GPU' out
+}
+frontier() {
+  small 0 frontier --layers 2 --json &&
+    test "$(wc -l <out)" -eq 13 &&
+    test "$(grep -c '"state":"ran"' out)" -eq 5 &&
+    values gpu_bytes out | sort -nc && ! grep -q 'does not fit' out &&
+    awk -F'"gpu_b' '{ split($2, a, "[:,]"); split($3, b, "[:,]")
+      if (b[2] + 0 > a[2] + 0) exit 1 }' out
+}
+sweep() {
+  small 0 sweep --layers 1 --set gradient_accumulation_steps=1,3 \
+    --set zero_optimization.stage=2 --json &&
+    test "$(values label out | tr '\n' ' ')" = '1 3 ' &&
+    test "$(values tokens out | tr '\n' ' ')" = '64 192 ' &&
+    ! grep -qv '"stage":2' out && small 2 sweep &&
+    grep -q 'want --set KEY.PATH=A,B,C' err
+}
+refused() {
+  small 2 sweep --set zero_optimization.stage=1,7 &&
+    grep -q 'zero_optimization.stage' err && benches 2 nothing &&
+    grep -q 'want one of: stages' err
+}
+rates() {
+  small 0 matmul && grep -q 'TFLOP/s .* % of square matrices' out &&
+    benches 0 transfer --backend host --json &&
+    grep -q '"what":"transfer","label":"host to device","unit":"GB/s",' out
+}
+adam() {
+  benches 0 adam && grep -q 'bf16 pair.* % of an update in place' out
+}
+
+case_ 'stages: a row each, all layers beside them' stages
+case_ 'every row has the loss of every other' same_losses
+case_ 'memory shrinks from stage to stage' shrinking
+case_ 'a run that was cut short is taken up again' resumed
+case_ 'another configuration has rows of its own' other_rows
+case_ 'a file that holds no results is not touched' no_results
+case_ 'as many layers as stage 0 has room for' layers
+case_ 'frontier: budgets are kept, from the least to the most' frontier
+case_ 'sweep: a row a value' sweep
+case_ 'what is no table, and what no value, is refused' refused
+case_ 'products and copies beside their bound' rates
+case_ 'AdamW beside its bound' adam
+echo "1..$number"
+test "$failures" -eq 0

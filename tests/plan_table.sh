@@ -1,0 +1,155 @@
+#!/bin/sh
+# TAP: plan without a configuration: the table of stages and offloads, and the
+# configuration that it writes; what is assumed where there is no GPU.
+program=$BUILDDIR/zero-offload
+LC_ALL=C
+export LC_ALL
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+test -x "$program" || { echo "Bail out! no $program"; exit 99; }
+cp "$SRCDIR/tests/gpu_model.json" "$work/config.json" || exit 99
+cd "$work" || exit 99
+XDG_CACHE_HOME=$work/cache
+CUDA_VISIBLE_DEVICES= # as on a machine without a GPU
+export XDG_CACHE_HOME CUDA_VISIBLE_DEVICES
+
+number=0
+failures=0
+case_() {
+  name=$1
+  shift
+  number=$((number + 1))
+  if "$@"; then
+    echo "ok $number - $name"
+  else
+    failures=$((failures + 1))
+    echo "not ok $number - $name"
+    sed 's/^/# out: /' out 2>/dev/null | head -60
+    sed 's/^/# err: /' err 2>/dev/null | head -20
+  fi
+}
+plans() { # plans CODE ARGUMENT...
+  want=$1
+  shift
+  "$program" plan "$@" >out 2>err
+  test $? -eq "$want"
+}
+chatglm() {
+  code=$1
+  shift
+  plans "$code" --model chatglm2-6b "$@"
+}
+
+table() {
+  chatglm 0 --bf16 --profile 4090 && grep -q '^1 device of 23.50 GiB' out &&
+    grep -q 'context of the device  *512.0 MiB' out &&
+    grep -q '^2 devices of' out && grep -q '^4 devices of' out &&
+    test "$(grep -c '^  [0-3]  ' out)" -eq 27 &&
+    test "$(grep -c 'fastest that fits' out)" -eq 3 &&
+    ! grep '^  [0-3]  ' out | grep -qE '^.{81}'
+}
+# DeepSpeed's own figures for ChatGLM2-6B stand beside ours.
+estimates() {
+  grep -q '^  2     optimizer cpu .* 11.63, 139.55$' out &&
+    grep -q '^  3     both cpu .* 0.99, 157.00$' out &&
+    grep -q '^  2     none .* 116.30,  34.89$' out
+}
+assumed() {
+  chatglm 0 && grep -q 'no GPU here: planned for a host with a 4090' err &&
+    grep -q 'planned in bf16' err && grep -q 'data-sheet rates of "4090"' out &&
+    test ! -e cache
+}
+# A model on this disk is planned for this machine, as train would run it.
+here() {
+  plans 0 --model config.json --max-length 64 && ! grep -q 4090 err &&
+    grep -q 'rates measured on' out && grep -q '^1 device' out &&
+    ! grep -q '^2 devices' out
+}
+as_json() {
+  chatglm 0 --bf16 --profile h200 --num-devices 2 --json &&
+    test "$(wc -l <out)" -eq 1 && test "$(grep -o '"devices":2,' out |
+      wc -l)" -eq 9 && grep -q '"deepspeed_gpu_bytes":' out &&
+    test "$(grep -o '"fastest":true' out | wc -l)" -eq 2
+}
+written() {
+  chatglm 0 --bf16 --profile 4090 --write ds.json --max-grad-norm 1 &&
+    grep -q 'ds.json has the fastest row for 1 device' err &&
+    grep -q '"stage": 3' ds.json && grep -q '"bf16": {"enabled": true}' ds.json &&
+    grep -q '"gradient_clipping": 1' ds.json && sed -n \
+      's/^  step of the longest batches: //p' out >first &&
+    chatglm 0 --profile 4090 --config ds.json --strict && sed -n \
+      's/^  step of the longest batches: //p' out | cmp -s - first &&
+    ! grep -q 'fastest that fits' out
+}
+not_written() {
+  chatglm 2 --profile 4090 --config ds.json --write other.json &&
+    test ! -e other.json && grep -q -- '--write: with --config' err &&
+    chatglm 3 --profile 4090 --gpu-memory 1M --write other.json &&
+    test ! -e other.json && grep -q 'nothing fits' out &&
+    chatglm 1 --profile 4090 --num-devices 1 --write no/such/folder
+}
+budget() {
+  chatglm 3 --bf16 --profile 4090 --host-memory 16G &&
+    grep -q '3     both cpu .* no ' out
+}
+factors() {
+  chatglm 0 --bf16 --profile 4090 --set zero_offload.fill=false \
+    --set zero_optimization.offload_param.device=cpu \
+    --set zero_optimization.offload_optimizer.device=cpu &&
+    grep -q '= embedding 508.0 MiB + 28 layers x 389.0 MiB + head 508.0 MiB' \
+      out && grep -q '^ *= .*28 layers x 778.0 MiB' out &&
+    grep -q 'fullest in the list "step" at' out
+}
+# The shares of the step that it waits for sum to all of it.
+waits() {
+  awk '/busy waited for$/ { on = 1; next }
+    on && / % +[0-9]+ %/ { split($0, a, "%"); n = split(a[2], b, " ")
+      sum += b[n]; next } { on = 0 }
+    END { exit !(sum >= 90 && sum <= 102) }' out
+}
+helps() {
+  grep -q '^what would help most, in tokens/s:$' out &&
+    test "$(grep -c '^  +[ 0-9]* %  ' out)" -eq 3 &&
+    grep -q 'zero_offload.fill true\|accumulation' out
+}
+alike() {
+  chatglm 0 --bf16 --profile 4090 --num-devices 4 &&
+    grep -q '^  GPU 0 to GPU 3, each: .* of 23.50 GiB$' out &&
+    test "$(grep -c '^    context of the device' out)" -eq 1
+}
+layers() {
+  chatglm 0 --bf16 --profile 4090 --layers 4 --num-devices 1 &&
+    grep -q '^plan: 1348524032 parameters in 6 units' out
+}
+# A step of few rows: which they are hangs on the seed.
+seeds() {
+  i=0
+  while test $i -lt 40; do
+    n=$((i * 23 % 600 + 10))
+    echo "{\"input_ids\": [$(yes 5 | head -n $n | paste -sd, -)]}"
+    i=$((i + 1))
+  done >rows.jsonl
+  for seed in 1 2 3 4; do
+    plans 0 --model config.json --profile 4090 --data rows.jsonl --seed $seed \
+      --max-steps 2 --set zero_optimization.stage=0 || return 1
+    grep '^plan:' out
+  done | sort -u >plans
+  test "$(wc -l <plans)" -gt 1
+}
+
+case_ 'a row a stage and offload, for 1, 2 and 4 devices' table
+case_ "beside DeepSpeed's own estimates" estimates
+case_ 'a name of a model and no GPU: a common machine is assumed' assumed
+case_ 'a model that is here is planned for this machine' here
+case_ 'as one JSON object' as_json
+case_ 'the fastest row is written, and planned as it was' written
+case_ 'nothing is written where nothing fits, or no table is made' not_written
+case_ 'budgets hold for every row' budget
+case_ 'lines say what they are made of' factors
+case_ 'what the step waits for is all of it' waits
+case_ 'three changes that would help' helps
+case_ 'devices that hold the same are told once' alike
+case_ 'fewer layers' layers
+case_ 'the order of rows is of the seed that is given' seeds
+echo "1..$number"
+test "$failures" -eq 0
