@@ -464,8 +464,8 @@ bool zo_saving_copies(const struct zo_setup *setup,
     if (budget != 0 && held + copy > budget) {
         return false;
     }
-    if (zo_setup_plans_elsewhere(setup)) { /* what is free there, who knows */
-        return budget != 0;
+    if (zo_setup_plans_elsewhere(setup)) { /* nothing more binds it there */
+        return true;
     }
     zo_system_read("", &system);
     room = zo_system_room(&system);
