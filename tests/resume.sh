@@ -86,7 +86,12 @@ reads() {
   exits 0 inspect --model kept/latest && prints 'behind step 12' &&
     prints 'every checksum is right' &&
     exits 0 eval --model kept/latest --data ids.jsonl && prints 'loss' &&
-    test "$(wc -l <kept/latest/README)" -eq 2
+    test "$(wc -l <kept/latest/README)" -eq 2 &&
+    exits 0 inspect --model kept/latest --json &&
+    test "$(grep -c '"state":"exp_avg_sq"' out)" -gt 5 || return 1
+  # As the model of another run, whose files are the model's alone.
+  trains 0 tuned --model kept/latest && ! prints resumed &&
+    test "$(ls tuned/model)" = "$(ls all/model)"
 }
 case_ 'states are saved, and the newest kept' keeps
 case_ 'a state is read as a model is' reads
@@ -206,7 +211,7 @@ else
 fi
 
 # ---- signals ----
-steps=1000
+steps=2000
 # A shell has its background jobs ignore SIGINT, and so then does the program.
 started='env --default-signal=INT'
 $started true 2>/dev/null || started=

@@ -240,6 +240,73 @@ static void test_infinite_best_loss(void)
     zo_state_close(state);
 }
 
+enum { LONG = 300000 };
+
+/* Random but for a stretch of zeros, which begins at a random place. */
+static enum zo_status give_long(void *context, enum zo_state_kind kind,
+                                size_t index, int64_t first_elem,
+                                int64_t elem_count, void *buffer)
+{
+    const int64_t zeros = *(const int64_t *)context;
+    uint32_t *target = buffer;
+
+    for (int64_t i = 0; i < elem_count; i++) {
+        const int64_t at = first_elem + i;
+
+        target[i] = at >= zeros && at < zeros + LONG / 4
+                        ? 0
+                        : (uint32_t)zo_random_bits((uint64_t)kind + index,
+                                                   (uint64_t)at);
+    }
+    return ZO_OK;
+}
+
+static bool reads_long(const char *path, int64_t zeros)
+{
+    static uint32_t got[LONG], want[LONG];
+    struct zo_state *state = NULL;
+    bool is_same = zo_state_open(path, &state) == ZO_OK;
+
+    for (int kind = 0; is_same && kind < ZO_STATE_KINDS; kind++) {
+        (void)!give_long(&zeros, (enum zo_state_kind)kind, 0, 0, LONG, want);
+        is_same = zo_tensor_source_read(
+                      zo_state_tensors(state, (enum zo_state_kind)kind), 0, 0,
+                      sizeof(got), got) == ZO_OK &&
+                  memcmp(got, want, sizeof(got)) == 0;
+    }
+    zo_state_close(state);
+    return is_same;
+}
+
+/* What is worth packing is packed, wherever it is; the rest as it was. */
+static void test_long_pieces(void)
+{
+    static const struct zo_tensor_info one = {
+        .name = "long", .rank = 1, .shape = {LONG}};
+    const char *folder = new_folder("long");
+    int64_t zeros = 0;
+    const struct zo_state_write_options options = {
+        .folder = folder,
+        .program = "x",
+        .run = &run_500,
+        .tensors = &one,
+        .tensor_count = 1,
+        .moment_type = ZO_F32,
+        .data = give_long,
+        .context = &zeros,
+        .pool = pool,
+    };
+    struct zo_state_written written = {0};
+
+    for (zeros = 0; zeros <= LONG; zeros += LONG / 8) {
+        const bool has_none = zeros == LONG;
+
+        TAP_CHECK_INT(zo_state_write(&options, &written), ZO_OK);
+        TAP_CHECK(reads_long(fx_path("long/latest"), zeros));
+        TAP_CHECK((written.bytes > 12 * LONG) == has_none);
+    }
+}
+
 /* As eval, export and generate see it. */
 static void test_is_a_model_directory(void)
 {
@@ -634,6 +701,7 @@ int main(void)
         {"what was saved is read back", test_reads_back},
         {"any stretch is read", test_reads_any_stretch},
         {"no evaluation yet is no loss", test_infinite_best_loss},
+        {"long pieces are packed where that is worth it", test_long_pieces},
         {"a state is a model directory too", test_is_a_model_directory},
         {"each flipped bit is found and its file named",
          test_finds_each_flipped_bit},

@@ -51,6 +51,7 @@ libzo_a_SOURCES += \
 	src/cli/print_place.c \
 	src/cli/print_place.h \
 	src/cli/print_plan.c \
+	src/cli/print_save.c \
 	src/cli/print_save.h \
 	src/cli/print_time.c \
 	src/cli/print_time.h \

@@ -11,6 +11,7 @@
 #include "src/cli/gains.h"
 #include "src/cli/plan_table.h"
 #include "src/cli/print_hints.h"
+#include "src/cli/print_save.h"
 #include "src/cli/print_time.h"
 #include "src/cli/setup.h"
 
@@ -53,6 +54,15 @@ static enum zo_status print_verdict(struct zo_cli *cli,
     return zo_cli_print_hints(cli->out, setup);
 }
 
+static void print_save(struct zo_cli *cli, const struct zo_setup *setup,
+                       const struct zo_trainer *trainer,
+                       const struct zo_cli_time *time)
+{
+    const struct zo_cli_save save = zo_cli_save(setup, trainer, time);
+
+    zo_cli_print_save(cli->out, &save);
+}
+
 static enum zo_status print(struct plan *plan, const struct zo_trainer *trainer,
                             bool fits)
 {
@@ -84,6 +94,7 @@ static enum zo_status print(struct plan *plan, const struct zo_trainer *trainer,
             zo_cli_print_time(cli->out, &time);
             zo_gains_print(cli->out, &gains);
         }
+        print_save(cli, setup, trainer, found ? &time : NULL);
         status = print_verdict(cli, setup, trainer, fits);
     }
     if (found) {

@@ -11,6 +11,7 @@
 #include "src/cli/gains.h"
 #include "src/cli/plan_table.h"
 #include "src/cli/print_place.h"
+#include "src/cli/print_save.h"
 #include "src/cli/print_time.h"
 #include "src/cli/print_units.h"
 #include "src/cli/setup.h"
@@ -323,6 +324,7 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
     char first[64], name[64];
     const struct zo_cli_place place =
         place_of(setup, trainer, device_name(setup, 0, first, sizeof(first)));
+    const struct zo_cli_save save = zo_cli_save(setup, trainer, extras->time);
     const struct own none = {0, 0, 0};
     struct zo_plan_arena arena;
     struct zo_jsonl json;
@@ -359,6 +361,7 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
     } else {
         zo_jsonl_null(&json, "time");
     }
+    zo_cli_write_save(&json, "save", &save);
     if (extras->gains != NULL) {
         zo_gains_json(&json, "help", extras->gains);
     }

@@ -434,25 +434,45 @@ static enum zo_status start_copy(struct zo_saving *saving, int64_t step)
     return status;
 }
 
+/* Of host memory, that the run holds. */
+static uint64_t held_bytes(const struct zo_setup *setup,
+                           const struct zo_trainer *trainer)
+{
+    const struct zo_program *program = &zo_trainer_build(trainer)->program;
+    const struct zo_machine *machine = &setup->devices.machine;
+    uint64_t held = program->arena_bytes[ZO_TIER_CPU][0] +
+                    program->arena_bytes[ZO_TIER_PAGEABLE][0];
+
+    for (int d = 0;
+         machine->device_ops == &zo_device_host &&
+         !zo_setup_plans_elsewhere(setup) && d < machine->device_count;
+         d++) {
+        held += program->arena_bytes[ZO_TIER_GPU][d];
+    }
+    return held;
+}
+
 bool zo_saving_copies(const struct zo_setup *setup,
                       const struct zo_trainer *trainer)
 {
-    const struct zo_program *program = &zo_trainer_build(trainer)->program;
     const uint64_t copy = zo_trainer_copy_bytes(trainer);
-    const uint64_t held = program->arena_bytes[ZO_TIER_CPU][0] +
-                          program->arena_bytes[ZO_TIER_PAGEABLE][0];
+    const uint64_t held = held_bytes(setup, trainer);
     const uint64_t budget = setup->host_memory_bytes;
-    const bool is_running = zo_trainer_executor(trainer) != NULL;
     struct zo_system system;
     uint64_t room;
 
+    if (budget != 0 && held + copy > budget) {
+        return false;
+    }
+    if (zo_setup_plans_elsewhere(setup)) { /* nothing more binds it there */
+        return true;
+    }
     zo_system_read("", &system);
     room = zo_system_room(&system);
-    if (room != ZO_SYSTEM_NO_LIMIT && !is_running) {
+    if (zo_trainer_executor(trainer) == NULL) { /* that it will take */
         room = room > held ? room - held : 0;
     }
-    return copy + ROOM_RESERVE_BYTES <= room &&
-           (budget == 0 || held + copy <= budget);
+    return copy + ROOM_RESERVE_BYTES <= room;
 }
 
 static enum zo_status tell_failure(struct zo_saving *saving)
