@@ -80,6 +80,46 @@ traces() {
   on_nvme 0 traced --bf16 --trace trace.json && grep -q '"NVMe 0"' trace.json &&
     grep -q '"states to NVMe"' trace.json
 }
+# Saved and resumed on NVMe, a run goes on to the model of one that never stopped
+# and had nothing there.
+resumes() {
+  on_nvme 0 half --bf16 --save-steps 2 &&
+    rm -r half/model half/state-00000004 && rm -f half/latest &&
+    on_nvme 0 half --bf16 --save-steps 2 --resume &&
+    same_model plain-bf16 half
+}
+# Bytes that change on the disk stop the run, which says where, and what there
+# is to go on from.
+corrupted() {
+  "$program" train --backend host --threads 2 --model config.json --bf16 \
+    --random-weights --data rows.jsonl --output damaged --max-steps 100000 \
+    --num-train-epochs 100000 --save-steps 10 --nvme disk:1G \
+    --set zero_offload.nvme_allow_memory=true --set zero_offload.fill=false \
+    >out 2>err &
+  pid=$!
+  waited=0
+  until grep -q '"step":2[0-9],' damaged/metrics.jsonl 2>/dev/null; do
+    waited=$((waited + 1))
+    test "$waited" -lt 300 && kill -0 "$pid" || break
+    sleep 0.2
+  done
+  for file in /proc/"$pid"/fd/*; do
+    case $(readlink "$file") in
+    "$work"/disk/*)
+      dd if=/dev/urandom of="$file" bs=1048576 count=20 conv=notrunc 2>/dev/null
+      ;;
+    esac
+  done
+  waited=0
+  while kill -0 "$pid" 2>/dev/null && test "$waited" -lt 300; do
+    waited=$((waited + 1))
+    sleep 0.2
+  done
+  kill "$pid" 2>/dev/null
+  wait "$pid"
+  test $? -eq 4 && grep -q "unit [0-9]*'s" err &&
+    grep -q 'the state of step [0-9]*0 is whole in damaged; --resume' err
+}
 no_folder() {
   trains 1 none --nvme nowhere --set zero_offload.fill=false &&
     grep -q 'nowhere' err && ! test -e none/model
@@ -90,6 +130,10 @@ no_room() {
 
 case_ 'bf16: the model is the same' same bf16 --bf16
 case_ 'fp16, clipped: the model is the same' same fp16 --fp16 --max-grad-norm 1
+case_ 'a run is saved and resumed with states on NVMe' resumes
+if test -d /proc/self/fd; then
+  case_ 'bytes that change on the disk stop the run' corrupted
+fi
 case_ 'a trace has lanes of NVMe' traces
 case_ 'a folder that is missing is told' no_folder
 case_ 'a size that is too small does not fit' no_room

@@ -602,6 +602,23 @@ static enum zo_status finish(struct run *run)
     return ZO_OK;
 }
 
+/* A disk has failed the run: what is left to go on from. */
+static void tell_last_state(const struct run *run)
+{
+    const struct zo_saving *saving = &run->saving;
+    const int64_t step = saving->saved > 0 ? saving->saved : saving->step;
+
+    if (step > 0) {
+        (void)fprintf(run->cli->err,
+                      "note: the state of step %" PRId64 " is whole in %s; "
+                      "--resume goes on from there\n",
+                      step, run->setup.options->output);
+    } else {
+        (void)fprintf(run->cli->err, "note: no state had been saved; the run "
+                                     "begins anew\n");
+    }
+}
+
 static enum zo_status run_steps(struct run *run)
 {
     const struct zo_trainer_watch watch = {
@@ -619,6 +636,9 @@ static enum zo_status run_steps(struct run *run)
     zo_signals_catch();
     status = zo_trainer_run(run->trainer, &watch, &steps);
     zo_progress_break(&run->progress);
+    if (status == ZO_E_IO || status == ZO_E_CORRUPT) {
+        tell_last_state(run);
+    }
     ZO_TRY(status);
     if (!run->setup.options->save_only_model) {
         ZO_TRY(save_state(run, steps, false));
