@@ -411,17 +411,20 @@ static enum zo_status resolve_recompute(struct zo_resolver *r)
     return ZO_OK;
 }
 
+/* 0: it is not said. */
+static int64_t asked_integer(const struct zo_config_values *values,
+                             enum zo_config_key key)
+{
+    return zo_value_is_given(values, key) ? zo_value_integer(values, key) : 0;
+}
+
 static void resolve_aio(struct zo_resolver *r)
 {
     struct zo_run_aio *aio = &r->config->aio;
 
-    aio->block_size_bytes = zo_value_integer(r->values, ZO_KEY_AIO_BLOCK);
-    aio->queue_depth = zo_value_integer(r->values, ZO_KEY_AIO_DEPTH);
-    aio->intra_op_parallelism =
-        zo_value_integer(r->values, ZO_KEY_AIO_PARALLEL);
-    aio->single_submit = zo_value_flag(r->values, ZO_KEY_AIO_SINGLE);
-    aio->overlap_events = zo_value_flag(r->values, ZO_KEY_AIO_OVERLAP);
-    aio->use_gds = false;
+    aio->block_size_bytes = asked_integer(r->values, ZO_KEY_AIO_BLOCK);
+    aio->queue_depth = asked_integer(r->values, ZO_KEY_AIO_DEPTH);
+    aio->intra_op_parallelism = asked_integer(r->values, ZO_KEY_AIO_PARALLEL);
 }
 
 static void resolve_own(struct zo_resolver *r)
@@ -435,7 +438,7 @@ static void resolve_own(struct zo_resolver *r)
         (enum zo_rope_precision)zo_value_choice(values, ZO_KEY_ROPE_PRECISION);
     config->fill = zo_value_flag(values, ZO_KEY_FILL);
     config->nvme_verify = zo_value_flag(values, ZO_KEY_NVME_VERIFY);
-    config->nvme_pieces = zo_value_integer(values, ZO_KEY_NVME_PIECES);
+    config->nvme_allow_memory = zo_value_flag(values, ZO_KEY_NVME_ALLOW_MEMORY);
     config->max_skips = zo_value_integer(values, ZO_KEY_MAX_SKIPS);
 }
 

@@ -131,9 +131,9 @@ struct zo_run_zero {
     bool overlap_comm;
 };
 
+/* Of the store on NVMe; 0: it chooses. */
 struct zo_run_aio {
     int64_t block_size_bytes, queue_depth, intra_op_parallelism;
-    bool single_submit, overlap_events, use_gds;
 };
 
 struct zo_run_activations {
@@ -177,10 +177,10 @@ struct zo_run_config {
     struct zo_run_aio aio;
 
     /* Our own keys. */
-    bool fill;           /* use spare memory of faster tiers [true] */
-    bool nvme_verify;    /* check a hash of what NVMe returns [true] */
-    int64_t nvme_pieces; /* files that a state is spread over [1] */
-    int64_t max_skips;   /* bad steps in a row before the run stops */
+    bool fill;              /* use spare memory of faster tiers [true] */
+    bool nvme_verify;       /* check a hash of what NVMe returns [true] */
+    bool nvme_allow_memory; /* a folder in memory will do [false] */
+    int64_t max_skips;      /* bad steps in a row before the run stops */
 
     int64_t steps_per_print; /* from the JSON, else --logging-steps */
     bool drop_last;          /* leave out an epoch's last, smaller step */

@@ -488,6 +488,7 @@ static enum zo_status build_tail(struct zo_lister *lister)
 
     build->tail_schedule = lister->schedule =
         zo_program_schedule(&build->program, "last update");
+    lister->nvme_pieces = 0;
     for (int u = 0; u < build->options.unit_count; u++) {
         ZO_TRY(update_before(lister, u, true));
         ZO_TRY(update_before(lister, u, false));
@@ -534,6 +535,7 @@ static enum zo_status build_all(struct zo_lister *lister)
     ZO_TRY(open_lister(lister));
     ZO_TRY(zo_alloc((size_t)options->unit_count * (size_t)options->device_count,
                     sizeof(build->units[0]), "the builder", &build->units));
+    ZO_TRY(zo_build_add_pages(build));
     for (int d = 0; d < options->device_count; d++) {
         ZO_TRY(zo_build_add_device(build, d));
     }
@@ -553,6 +555,7 @@ static void check_options(const struct zo_build_options *options)
 {
     const struct zo_placement *placement = &options->placement;
     bool offloads = false, streams = false;
+    struct zo_unit_rows rows;
 
     ZO_ASSERT(options->unit_count >= 2);
     ZO_ASSERT(placement->pass_micros >= 1 &&
@@ -560,8 +563,10 @@ static void check_options(const struct zo_build_options *options)
     for (int u = 0; u < options->unit_count; u++) {
         const struct zo_unit_homes *homes = zo_build_homes(options, u);
 
-        ZO_ASSERT(homes->weights <= ZO_TIER_CPU &&
-                  homes->optimizer <= ZO_TIER_CPU);
+        ZO_ASSERT(homes->weights != ZO_TIER_PAGEABLE &&
+                  homes->optimizer != ZO_TIER_PAGEABLE);
+        ZO_ASSERT(!zo_build_loads_weights(options, u) ||
+                  !zo_build_gathers(options, u, &rows));
         /* A weight is half of its master. */
         ZO_ASSERT(homes->weights == ZO_TIER_GPU ||
                   homes->optimizer != ZO_TIER_GPU || options->evaluates_only);
@@ -578,6 +583,9 @@ static void check_options(const struct zo_build_options *options)
     ZO_ASSERT(!offloads || placement->gradient_ring >= 1);
     ZO_ASSERT(placement->host_gradient_ring >= 0 &&
               placement->host_gradient_ring <= ZO_RING_MAX);
+    ZO_ASSERT(
+        placement->nvme_ring == 0 ||
+        (placement->nvme_ring >= 3 && placement->nvme_ring <= ZO_RING_MAX));
 }
 
 enum zo_status zo_build_train(const struct zo_build_options *options,

@@ -30,6 +30,7 @@
 #define ZO_OFFLOAD_BUILDER_H
 
 #include "kernels/host_passes.h"
+#include "offload/nvme.h"
 #include "offload/record.h"
 #include "offload/schedule.h"
 #include "offload/unit.h"
@@ -47,7 +48,11 @@ enum zo_keep {
  * Where a unit's states live between steps: GPU, CPU or NVMe tier.  A weight
  * is half of its master (bf16), so an optimizer on the GPU keeps the weights
  * there; with the optimizer on the host, weights at home on the GPU are a
- * second copy, renewed by every update.
+ * second copy, renewed by every update.  States on NVMe are updated on the
+ * host, piece by piece through a ring: read, AdamW, written.  With the
+ * optimizer there and the weights elsewhere, these (bf16: the master's half;
+ * fp16: a copy) are in host memory.  Weights that forward reads by rows may
+ * not be on NVMe.
  */
 struct zo_unit_homes {
     enum zo_tier weights;
@@ -66,6 +71,13 @@ struct zo_placement {
                                on the host have a buffer of their own */
     int host_boundaries;    /* outputs of so many first units wait there */
     bool weight_copies;     /* fp16: the host keeps 16-bit weights too */
+    int nvme_ring;          /* pieces on their way from and to NVMe: >= 3;
+                               0: ZO_NVME_RING */
+    int nvme_piece_tiles;   /* ZO_TILE_ELEMS of a piece; 0:
+                               ZO_NVME_PIECE_TILES */
+    bool nvme_rings_gradients; /* those of units on NVMe pass through the
+                                  host's ring; false: each has its own, so
+                                  that the disk is busy all the time */
     bool pageable_weights, pageable_optimizer; /* pin_memory false */
     bool waits_to_fetch;     /* weights are fetched when needed, not before */
     int64_t reuse_max_elems; /* weights whose uses lie further apart are
@@ -185,8 +197,11 @@ struct zo_unit_buffers {
     zo_buffer_id grad; /* one that stays between lists */
 };
 
-#define ZO_RING_MAX      64
-#define ZO_STAGING_DEPTH 2 /* of what the host prepares for a copy */
+#define ZO_RING_MAX         64
+#define ZO_STAGING_DEPTH    2      /* of what the host prepares for a copy */
+#define ZO_TILE_ELEMS       524288 /* of a unit, for a CPU worker at a time */
+#define ZO_NVME_RING        4  /* read ahead, at work, written behind, spare */
+#define ZO_NVME_PIECE_TILES 16 /* 16 MiB of a 16-bit state, 32 of a 32-bit */
 
 struct zo_build {
     struct zo_build_options options;
@@ -203,6 +218,7 @@ struct zo_build {
     zo_buffer_id host_gradient_ring[ZO_RING_MAX];
     zo_buffer_id staging_ring[ZO_STAGING_DEPTH];
     zo_buffer_id rows_ring[ZO_STAGING_DEPTH * ZO_DEVICES_MAX];
+    zo_buffer_id nvme_ring[ZO_RING_MAX]; /* pieces of all states of a unit */
     zo_buffer_id norms[ZO_DEVICES_MAX], losses[ZO_DEVICES_MAX];
     zo_buffer_id bad[ZO_DEVICES_MAX], norm_workspace[ZO_DEVICES_MAX];
     int step_schedule, tail_schedule;

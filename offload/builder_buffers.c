@@ -39,10 +39,12 @@ static enum zo_status add_buffer(struct zo_build *build, const char *name,
     return zo_program_buffer(&build->program, &buffer, id_out);
 }
 
-/* Where states that live on the host do so. */
-static enum zo_tier host_tier(bool is_pageable)
+/* Where states that have left the device live. */
+static enum zo_tier host_tier(enum zo_tier home, bool is_pageable)
 {
-    return is_pageable ? ZO_TIER_PAGEABLE : ZO_TIER_CPU;
+    return home == ZO_TIER_NVME ? ZO_TIER_NVME
+           : is_pageable        ? ZO_TIER_PAGEABLE
+                                : ZO_TIER_CPU;
 }
 
 /* One state of a unit on one device. */
@@ -70,9 +72,14 @@ static enum zo_status add_states(struct zo_build *build, int u, int d,
         if (state->elem_bytes != 0 && is_host && d > 0) {
             *state->id = state->host;
         } else if (state->elem_bytes != 0) {
+            const uint64_t bytes = state->elem_bytes * (uint64_t)elems;
+
             ZO_TRY(add_buffer(build, state->name, state->purpose, state->tier,
                               is_host ? 0 : d, u,
-                              state->elem_bytes * (uint64_t)elems, state->id));
+                              state->tier == ZO_TIER_NVME
+                                  ? zo_round_up(bytes, ZO_NVME_CHUNK)
+                                  : bytes,
+                              state->id));
         }
     }
     return ZO_OK;
@@ -84,7 +91,8 @@ struct zo_held zo_build_held(const struct zo_build *build, int unit, int device,
     const struct zo_unit *u = &build->options.units[unit];
     const uint64_t whole = (uint64_t)u->elems * elem_bytes;
 
-    return build->program.buffers[id].bytes == whole
+    return build->program.buffers[id].tier == ZO_TIER_NVME ||
+                   build->program.buffers[id].bytes == whole
                ? (struct zo_held){0, u->elems}
                : (struct zo_held){device * u->shard_elems, u->shard_elems};
 }
@@ -113,8 +121,11 @@ bool zo_build_rings_gradient(const struct zo_build_options *options, int unit)
         options->keeps_gradients) {
         return false;
     }
+    if (zo_build_spills(options, unit)) {
+        return placement->nvme_rings_gradients;
+    }
     for (int u = 0; u < unit; u++) {
-        before += zo_build_offloads(options, u);
+        before += zo_build_offloads(options, u) && !zo_build_spills(options, u);
     }
     return before >= placement->own_gradients;
 }
@@ -132,15 +143,18 @@ static enum zo_status add_unit(struct zo_build *build, int u, int d)
 {
     const struct zo_build_options *options = &build->options;
     const struct zo_placement *placement = &options->placement;
+    const struct zo_unit_homes *homes = zo_build_homes(options, u);
     const bool trains = !options->evaluates_only;
     const bool offloads = zo_build_offloads(options, u);
     const int stage = zo_build_stage(options);
     const uint64_t typed = zo_dtype_bytes(options->type);
     const enum zo_tier optimizer =
-        offloads ? host_tier(placement->pageable_optimizer) : ZO_TIER_GPU;
-    const enum zo_tier weights = offloads || zo_build_weights_leave(options, u)
-                                     ? host_tier(placement->pageable_weights)
-                                     : ZO_TIER_GPU;
+        offloads ? host_tier(homes->optimizer, placement->pageable_optimizer)
+                 : ZO_TIER_GPU;
+    const enum zo_tier weights =
+        offloads || zo_build_weights_leave(options, u)
+            ? host_tier(homes->weights, placement->pageable_weights)
+            : ZO_TIER_GPU;
     const uint64_t moment = options->moment_type == ZO_BF16 ? 2 : 4;
     const bool is_bf16 = options->type == ZO_BF16;
     const bool is_fp16 = options->type == ZO_F16;
@@ -208,12 +222,45 @@ static enum zo_status add_ring_set(struct zo_build *build,
     return ZO_OK;
 }
 
+/* Where whole weights wait for their copy, and pieces of states for theirs:
+ * from the arena's begin on, and multiples of the pages NVMe is read by. */
+enum zo_status zo_build_add_pages(struct zo_build *build)
+{
+    const struct zo_build_options *options = &build->options;
+    const int depth = options->placement.nvme_ring;
+    uint64_t staging = 0, pieces = 0;
+
+    for (int u = 0; u < options->unit_count; u++) {
+        const uint64_t bytes =
+            (uint64_t)options->units[u].elems * zo_dtype_bytes(options->type);
+        struct zo_unit_rows rows;
+
+        if (zo_build_loads_weights(options, u) ||
+            (zo_build_stages(options, u) &&
+             !zo_build_gathers(options, u, &rows))) {
+            widen(&staging,
+                  zo_round_up(bytes, zo_build_loads_weights(options, u)
+                                         ? ZO_NVME_CHUNK
+                                         : ZO_NVME_ALIGN));
+        }
+        widen(&pieces, zo_build_nvme_slot_bytes(options, u));
+    }
+    const struct ring rings[] = {
+        {"pieces from and to NVMe", ZO_PURPOSE_NVME_RING, ZO_TIER_CPU, 0,
+         depth > 0 ? depth : ZO_NVME_RING, pieces, build->nvme_ring},
+        {"weights prepared", ZO_PURPOSE_WEIGHT_RING, ZO_TIER_CPU, 0,
+         ZO_STAGING_DEPTH, staging, build->staging_ring},
+    };
+
+    return add_ring_set(build, rings, ZO_COUNT(rings));
+}
+
 /* Each ring's buffers hold the largest of the units that pass through it. */
 static enum zo_status add_rings(struct zo_build *build)
 {
     const struct zo_build_options *options = &build->options;
     const struct zo_placement *placement = &options->placement;
-    uint64_t weights = 0, grads = 0, host_grads = 0, staging = 0, row_bytes = 0;
+    uint64_t weights = 0, grads = 0, host_grads = 0, row_bytes = 0;
 
     for (int u = 0; u < options->unit_count; u++) {
         const uint64_t bytes =
@@ -226,7 +273,6 @@ static enum zo_status add_rings(struct zo_build *build)
             widen(&row_bytes, rows.row_bytes * rows.rows_max);
         } else if (streams || offloads) {
             widen(&weights, streams ? bytes : 0);
-            widen(&staging, zo_build_stages(options, u) ? bytes : 0);
         }
         widen(&grads, offloads ? (uint64_t)zo_build_own(options, u, 0).count *
                                      zo_dtype_bytes(options->type)
@@ -246,8 +292,6 @@ static enum zo_status add_rings(struct zo_build *build)
     const struct ring rings[] = {
         {"gradients passing through", ZO_PURPOSE_GRADIENT_RING, ZO_TIER_CPU, 0,
          placement->host_gradient_ring, host_grads, build->host_gradient_ring},
-        {"weights prepared", ZO_PURPOSE_WEIGHT_RING, ZO_TIER_CPU, 0,
-         ZO_STAGING_DEPTH, staging, build->staging_ring},
         {"embedding rows", ZO_PURPOSE_WEIGHT_RING, ZO_TIER_CPU, 0,
          ZO_STAGING_DEPTH * options->device_count, row_bytes, build->rows_ring},
     };

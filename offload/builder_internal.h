@@ -9,8 +9,7 @@
 #include "offload/stream.h"
 
 #define ZO_EMIT_ACCESSES_MAX 24
-#define ZO_GAPS_MAX          16     /* of a unit */
-#define ZO_TILE_ELEMS        524288 /* of a unit, for a CPU worker at a time */
+#define ZO_GAPS_MAX          16 /* of a unit */
 
 struct zo_lister {
     struct zo_build *build;
@@ -29,7 +28,7 @@ struct zo_lister {
     zo_buffer_id weights[ZO_DEVICES_MAX]; /* of the use at hand */
     int64_t boundary_at; /* the next boundary that backward of a pass needs */
     /* How often each ring has been used in this list. */
-    int gradients, host_gradients, staged, gathered;
+    int gradients, host_gradients, staged, gathered, nvme_pieces;
 };
 
 static inline const struct zo_unit_homes *
@@ -88,6 +87,22 @@ static inline bool zo_build_offloads(const struct zo_build_options *options,
            zo_build_homes(options, unit)->optimizer != ZO_TIER_GPU;
 }
 
+/* Its weights, at home on NVMe, pass through host memory. */
+static inline bool
+zo_build_loads_weights(const struct zo_build_options *options, int unit)
+{
+    return zo_build_homes(options, unit)->weights == ZO_TIER_NVME;
+}
+
+/* Some of what its update writes is on NVMe. */
+static inline bool zo_build_spills(const struct zo_build_options *options,
+                                   int unit)
+{
+    return zo_build_offloads(options, unit) &&
+           (zo_build_homes(options, unit)->optimizer == ZO_TIER_NVME ||
+            zo_build_loads_weights(options, unit));
+}
+
 /* The host updates weights that are at home on the devices: at stage 3 each
  * has its shard of them, else all of them. */
 static inline bool zo_build_copies_back(const struct zo_build_options *options,
@@ -101,12 +116,12 @@ static inline bool zo_build_copies_back(const struct zo_build_options *options,
 bool zo_build_rings_gradient(const struct zo_build_options *options, int unit);
 
 /* What a unit's 16-bit weights are made from on their way to the device:
- * themselves, or fp16 masters without a copy. */
+ * themselves, or fp16 masters, in host memory, without a copy. */
 static inline bool zo_build_casts(const struct zo_build_options *options,
                                   int unit)
 {
     return zo_build_offloads(options, unit) && options->type == ZO_F16 &&
-           !options->placement.weight_copies;
+           !options->placement.weight_copies && !zo_build_spills(options, unit);
 }
 
 /* The host prepares a unit's weights for their copy to the device. */
@@ -115,6 +130,7 @@ static inline bool zo_build_stages(const struct zo_build_options *options,
 {
     return zo_build_casts(options, unit) ||
            (options->placement.pageable_weights &&
+            !zo_build_loads_weights(options, unit) &&
             (zo_build_weights_leave(options, unit) ||
              zo_build_offloads(options, unit)));
 }
@@ -140,7 +156,9 @@ enum zo_status zo_lister_cpu(const struct zo_lister *lister,
                              const struct zo_access *accesses,
                              size_t access_count) ZO_MUST_CHECK;
 
-/* builder_buffers.c: what a run keeps on a device, and on the host. */
+/* builder_buffers.c: what a run keeps on a device, and on the host.  First
+ * what NVMe is read into and written from: page by page. */
+enum zo_status zo_build_add_pages(struct zo_build *build) ZO_MUST_CHECK;
 enum zo_status zo_build_add_device(struct zo_build *build, int d) ZO_MUST_CHECK;
 enum zo_status zo_build_add_host(struct zo_build *build) ZO_MUST_CHECK;
 uint64_t zo_build_losses_bytes(const struct zo_build_options *options);
@@ -175,8 +193,27 @@ enum zo_status zo_lister_finish(struct zo_lister *lister,
                                 int unit) ZO_MUST_CHECK;
 /* AdamW of a unit, on all devices or on the host, and what makes weights whole
  * again; grads NULL: those that stay between lists. */
-enum zo_status zo_lister_update_all(const struct zo_lister *lister, int unit,
+enum zo_status zo_lister_update_all(struct zo_lister *lister, int unit,
                                     const zo_buffer_id *grads) ZO_MUST_CHECK;
+/* Its second half of the master, where a type has one. */
+zo_buffer_id zo_build_second(const struct zo_build *build,
+                             const struct zo_unit_buffers *unit);
+/* An update on the host of some elements of a unit; `states`: of weights,
+ * second, m and v. */
+enum zo_status zo_lister_update_host(const struct zo_lister *lister, int unit,
+                                     struct zo_held elems,
+                                     const struct zo_access *states,
+                                     zo_buffer_id grad) ZO_MUST_CHECK;
+
+/* builder_nvme.c: states on their way from and to NVMe. */
+/* What a piece of the unit takes of a buffer of the ring; 0: nothing. */
+uint64_t zo_build_nvme_slot_bytes(const struct zo_build_options *options,
+                                  int unit);
+enum zo_status zo_lister_update_nvme(struct zo_lister *lister, int unit,
+                                     zo_buffer_id grad) ZO_MUST_CHECK;
+/* Weights of a unit, whole, from NVMe to the host. */
+enum zo_status zo_lister_load_weights(const struct zo_lister *lister, int unit,
+                                      zo_buffer_id target) ZO_MUST_CHECK;
 
 /*
  * builder_run.c: the operations' zo_op_fn; addresses in `at`, in this order.

@@ -45,9 +45,8 @@ enum zo_status zo_lister_open_sum(struct zo_lister *lister,
 /* ---- AdamW ----------------------------------------------------------------
  */
 
-/* Its second half of the master, where a type has one. */
-static zo_buffer_id second_of(const struct zo_build *build,
-                              const struct zo_unit_buffers *unit)
+zo_buffer_id zo_build_second(const struct zo_build *build,
+                             const struct zo_unit_buffers *unit)
 {
     return build->options.type == ZO_BF16  ? unit->remainder
            : build->options.type == ZO_F16 ? unit->master
@@ -57,82 +56,152 @@ static zo_buffer_id second_of(const struct zo_build *build,
 /*
  * Updates on the host go in the order in which forward needs their units.
  * Those whose gradients share a ring come behind, in the order of the list:
- * the one that is oldest holds up the ring.
+ * the one that is oldest holds up the ring.  Before all, a piece that NVMe
+ * waits for: few bytes, and the disk is what takes longest.
  */
 static int priority_of(const struct zo_build_options *options, int unit)
 {
-    return zo_build_rings_gradient(options, unit) ? options->unit_count : unit;
+    return zo_build_spills(options, unit)           ? -1
+           : zo_build_rings_gradient(options, unit) ? options->unit_count
+                                                    : unit;
 }
 
-/* What an update touches of a buffer: on the host all of the unit, which a ring
- * may hold in more than it needs; on a device what the device owns. */
-static struct zo_access own_or_all(const struct zo_build *build, int u, int d,
-                                   zo_buffer_id id, size_t elem_bytes,
-                                   enum zo_access_mode mode)
+/* The bytes of an element of each state: weights (or, without them, the
+ * master), second, m and v. */
+static void state_bytes(const struct zo_build *build, size_t *bytes)
 {
-    return build->program.buffers[id].tier != ZO_TIER_GPU
-               ? (struct zo_access){id, mode, 0,
-                                    (uint64_t)build->options.units[u].elems *
-                                        elem_bytes}
-               : zo_build_own_access(build, u, d, id, elem_bytes, mode);
+    const struct zo_build_options *options = &build->options;
+    const size_t moment = options->moment_type == ZO_BF16 ? 2 : 4;
+
+    bytes[0] = zo_dtype_bytes(options->type);
+    bytes[1] = options->type == ZO_BF16  ? 2
+               : options->type == ZO_F16 ? 4
+                                         : moment; /* none */
+    bytes[2] = bytes[3] = moment;
 }
 
-static enum zo_status update_one(const struct zo_lister *lister, int u, int d,
-                                 zo_buffer_id grad)
+enum zo_status zo_lister_update_host(const struct zo_lister *lister, int u,
+                                     struct zo_held elems,
+                                     const struct zo_access *states,
+                                     zo_buffer_id grad)
+{
+    struct zo_build *build = lister->build;
+    struct zo_program *program = &build->program;
+    const struct zo_build_options *options = &build->options;
+    const size_t typed = zo_dtype_bytes(options->type);
+    struct zo_access accesses[] = {
+        zo_whole(program, build->record, ZO_READ),
+        zo_whole(program, build->control, ZO_READ),
+        states[0],
+        states[1],
+        states[2],
+        states[3],
+        {grad, ZO_READ, (uint64_t)elems.first * typed,
+         (uint64_t)elems.count * typed},
+        {build->host_bad, ZO_READ_WRITE, (uint64_t)u * sizeof(uint32_t),
+         sizeof(uint32_t)},
+    };
+    const struct zo_op op = {
+        .name = "AdamW on the host",
+        .run = zo_build_run_adamw_cpu,
+        .context = options,
+        .args = {states[0].bytes > 0, elems.first, elems.count},
+        .unit = u,
+        .micro = -1,
+        .priority = priority_of(options, u),
+        .parts = (int)zo_div_ceil(elems.count, ZO_TILE_ELEMS),
+    };
+
+    if (!options->decides) {
+        accesses[1].bytes = 0; /* nothing to wait for: the record has it all */
+    }
+    return zo_lister_cpu(lister, &op, accesses, ZO_COUNT(accesses));
+}
+
+/* All states are in host memory: all of the unit at once. */
+static enum zo_status update_in_place(const struct zo_lister *lister, int u,
+                                      zo_buffer_id grad)
+{
+    const struct zo_build *build = lister->build;
+    const struct zo_unit_buffers *unit = zo_build_unit(build, u, 0);
+    const struct zo_held all = {0, build->options.units[u].elems};
+    const bool has_weights = unit->weights != ZO_NO_BUFFER;
+    const zo_buffer_id ids[] = {has_weights ? unit->weights : unit->master,
+                                zo_build_second(build, unit), unit->exp_avg,
+                                unit->exp_avg_sq};
+    struct zo_access states[ZO_COUNT(ids)];
+    size_t bytes[ZO_COUNT(ids)];
+
+    state_bytes(build, bytes);
+    for (size_t i = 0; i < ZO_COUNT(ids); i++) {
+        states[i] = (struct zo_access){ids[i], ZO_READ_WRITE, 0,
+                                       (uint64_t)all.count * bytes[i]};
+    }
+    if (!has_weights) {
+        states[0].bytes = 0;
+    }
+    return zo_lister_update_host(lister, u, all, states, grad);
+}
+
+/* What the device owns. */
+static enum zo_status update_on_device(const struct zo_lister *lister, int u,
+                                       int d, zo_buffer_id grad)
 {
     struct zo_build *build = lister->build;
     struct zo_program *program = &build->program;
     const struct zo_build_options *options = &build->options;
     const struct zo_unit_buffers *unit = zo_build_unit(build, u, d);
-    const bool offloads = zo_build_offloads(options, u);
-    const bool has_weights = unit->weights != ZO_NO_BUFFER;
-    const struct zo_held own =
-        offloads ? (struct zo_held){0, options->units[u].elems}
-                 : zo_build_own(options, u, d);
-    const size_t typed = zo_dtype_bytes(options->type);
-    const size_t moment = options->moment_type == ZO_BF16 ? 2 : 4;
-    const size_t second = options->type == ZO_BF16  ? 2
-                          : options->type == ZO_F16 ? 4
-                                                    : moment; /* none */
-    const struct zo_access bad = {offloads ? build->host_bad : build->bad[d],
-                                  ZO_READ_WRITE, (uint64_t)u * sizeof(uint32_t),
-                                  sizeof(uint32_t)};
+    const struct zo_held own = zo_build_own(options, u, d);
+    size_t bytes[4];
+
+    state_bytes(build, bytes);
     struct zo_access accesses[] = {
         zo_whole(program, build->record, ZO_READ),
         zo_whole(program, build->control, ZO_READ),
-        own_or_all(build, u, d, has_weights ? unit->weights : unit->master,
-                   has_weights ? typed : 4, ZO_READ_WRITE),
-        own_or_all(build, u, d, second_of(build, unit), second, ZO_READ_WRITE),
-        own_or_all(build, u, d, unit->exp_avg, moment, ZO_READ_WRITE),
-        own_or_all(build, u, d, unit->exp_avg_sq, moment, ZO_READ_WRITE),
-        own_or_all(build, u, d, grad, typed, ZO_READ),
-        bad,
+        zo_build_own_access(build, u, d, unit->weights, bytes[0],
+                            ZO_READ_WRITE),
+        zo_build_own_access(build, u, d, zo_build_second(build, unit), bytes[1],
+                            ZO_READ_WRITE),
+        zo_build_own_access(build, u, d, unit->exp_avg, bytes[2],
+                            ZO_READ_WRITE),
+        zo_build_own_access(build, u, d, unit->exp_avg_sq, bytes[3],
+                            ZO_READ_WRITE),
+        zo_build_own_access(build, u, d, grad, bytes[0], ZO_READ),
+        {build->bad[d], ZO_READ_WRITE, (uint64_t)u * sizeof(uint32_t),
+         sizeof(uint32_t)},
     };
     const struct zo_op op = {
-        .name = offloads ? "AdamW on the host" : "AdamW",
-        .run = offloads ? zo_build_run_adamw_cpu : zo_build_run_adamw,
+        .name = "AdamW",
+        .run = zo_build_run_adamw,
         .context = options,
-        .args = {has_weights, own.first, own.count},
+        .args = {true, own.first, own.count},
         .engine = ZO_ENGINE_COMPUTE,
         .device = d,
         .unit = u,
         .micro = -1,
-        .priority = priority_of(options, u),
-        .parts = offloads ? (int)zo_div_ceil(own.count, ZO_TILE_ELEMS) : 1,
     };
 
-    if (offloads && d > 0) {
-        return ZO_OK; /* the host has one copy, whose update is one */
-    }
     if (!options->decides) {
         accesses[1].bytes = 0; /* nothing to wait for: the record has it all */
     }
-    if (!has_weights) {
-        accesses[2].bytes = 0;
+    return zo_schedule_add(program, lister->schedule, &op, accesses,
+                           ZO_COUNT(accesses));
+}
+
+/* The host has one copy, whose update is one. */
+static enum zo_status update_one(struct zo_lister *lister, int u, int d,
+                                 zo_buffer_id grad)
+{
+    const struct zo_build_options *options = &lister->build->options;
+
+    if (!zo_build_offloads(options, u)) {
+        return update_on_device(lister, u, d, grad);
     }
-    return offloads ? zo_lister_cpu(lister, &op, accesses, ZO_COUNT(accesses))
-                    : zo_schedule_add(program, lister->schedule, &op, accesses,
-                                      ZO_COUNT(accesses));
+    if (d > 0) {
+        return ZO_OK;
+    }
+    return zo_build_spills(options, u) ? zo_lister_update_nvme(lister, u, grad)
+                                       : update_in_place(lister, u, grad);
 }
 
 /* ---- rounding, exchange, norm ---------------------------------------------
@@ -369,7 +438,7 @@ enum zo_status zo_lister_finish(struct zo_lister *lister, int u)
     return options->decides ? ZO_OK : zo_lister_update_all(lister, u, grads);
 }
 
-enum zo_status zo_lister_update_all(const struct zo_lister *lister, int u,
+enum zo_status zo_lister_update_all(struct zo_lister *lister, int u,
                                     const zo_buffer_id *grads)
 {
     struct zo_build *build = lister->build;

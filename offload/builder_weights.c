@@ -83,7 +83,7 @@ enum zo_status zo_lister_plan_uses(struct zo_lister *lister, int passes)
     lister->use_count = count;
     lister->use_at = lister->fetch_at = 0;
     lister->staged = lister->gathered = 0;
-    lister->gradients = lister->host_gradients = 0;
+    lister->gradients = lister->host_gradients = lister->nvme_pieces = 0;
     return ZO_OK;
 }
 
@@ -165,7 +165,10 @@ static enum zo_status fetch_from_host(struct zo_lister *lister,
     const size_t elem_bytes = zo_dtype_bytes(options->type);
     zo_buffer_id source = zo_build_unit(build, use->unit, 0)->weights;
 
-    if (zo_build_stages(options, use->unit)) {
+    if (zo_build_loads_weights(options, use->unit)) {
+        source = build->staging_ring[lister->staged++ % ZO_STAGING_DEPTH];
+        ZO_TRY(zo_lister_load_weights(lister, use->unit, source));
+    } else if (zo_build_stages(options, use->unit)) {
         source = build->staging_ring[lister->staged++ % ZO_STAGING_DEPTH];
         ZO_TRY(stage(lister, use->unit, 0, source));
     }

@@ -167,6 +167,30 @@ static void close_lane(struct zo_executor *executor, struct zo_lane *lane)
     zo_free(lane->queue);
 }
 
+/* Operations of NVMe of a unit, in the list that has most of them: what
+ * touches the unit behind them waits for each. */
+static size_t unit_pieces_max(const struct zo_program *program)
+{
+    size_t most = 0;
+
+    for (int s = 0; s < program->schedule_count; s++) {
+        const struct zo_schedule *list = &program->schedules[s];
+        size_t count = 0;
+        int unit = -1;
+
+        for (size_t i = 0; i < list->op_count; i++) {
+            const struct zo_op *op = &list->ops[i];
+
+            if (op->engine == ZO_ENGINE_NVME) {
+                count = op->unit == unit ? count + 1 : 1;
+                unit = op->unit;
+            }
+            most = count > most ? count : most;
+        }
+    }
+    return most;
+}
+
 static enum zo_status open_instances(struct zo_executor *executor)
 {
     size_t most = 0;
@@ -177,7 +201,8 @@ static enum zo_status open_instances(struct zo_executor *executor)
         }
     }
     executor->instance_count = 2 * most + 1;
-    executor->preds_max = executor->lane_count + 32;
+    executor->preds_max =
+        executor->lane_count + 32 + unit_pieces_max(executor->program);
     ZO_TRY(zo_alloc(executor->instance_count, sizeof(executor->instances[0]),
                     "the window of operations", &executor->instances));
     ZO_TRY(zo_alloc(executor->instance_count * executor->preds_max,
@@ -200,7 +225,9 @@ static enum zo_status open_all(struct zo_executor *executor)
         ZO_TRY(machine->device_ops->stream_open(
             machine->devices[device], "load", &executor->copy_streams[device]));
     }
+    ZO_TRY(zo_executor_open_nvme(executor));
     ZO_TRY(zo_executor_open_arenas(executor));
+    ZO_TRY(zo_executor_register_nvme(executor));
     if (executor->options.poisons) {
         ZO_TRY(zo_executor_open_shadows(executor));
     }
@@ -223,7 +250,8 @@ enum zo_status zo_executor_open(const struct zo_program *program,
 
     ZO_ASSERT(program->is_laid_out);
     ZO_ASSERT(program->device_count == machine->device_count);
-    ZO_ASSERT(program->arena_bytes[ZO_TIER_NVME][0] == 0);
+    ZO_ASSERT(program->arena_bytes[ZO_TIER_NVME][0] == 0 ||
+              options->nvme != NULL);
     ZO_ASSERT(options->cpu_workers >= 1 &&
               options->cpu_workers <= CPU_WORKERS_MAX);
     ZO_ASSERT(options->is_serial || !options->poisons);
@@ -234,6 +262,7 @@ enum zo_status zo_executor_open(const struct zo_program *program,
     executor->next_instance = 1;
     executor->retired_below = 1;
     (void)pthread_mutex_init(&executor->lock, NULL);
+    (void)pthread_mutex_init(&executor->bounce_lock, NULL);
     (void)pthread_cond_init(&executor->ready_cond, NULL);
     status = open_all(executor);
     if (status != ZO_OK) {
@@ -252,6 +281,7 @@ void zo_executor_close(struct zo_executor *executor)
         return;
     }
     zo_executor_stop_workers(executor);
+    zo_executor_close_nvme(executor);
     if (executor->failure.status != ZO_OK) {
         abandon(executor);
     }
@@ -272,6 +302,7 @@ void zo_executor_close(struct zo_executor *executor)
     zo_free(executor->waiting);
     zo_free(executor->ready);
     (void)pthread_cond_destroy(&executor->ready_cond);
+    (void)pthread_mutex_destroy(&executor->bounce_lock);
     (void)pthread_mutex_destroy(&executor->lock);
     zo_free(executor);
 }
@@ -283,6 +314,7 @@ void *zo_executor_address(const struct zo_executor *executor, zo_buffer_id id,
 {
     const struct zo_buffer *buffer = &executor->program->buffers[id];
 
+    ZO_ASSERT(buffer->tier != ZO_TIER_NVME);
     return (char *)executor->arenas[buffer->tier][buffer->device] +
            buffer->offset + (uint64_t)slot * buffer->slot_stride_bytes;
 }
@@ -303,9 +335,11 @@ void zo_executor_resolve(struct zo_executor *executor,
     for (uint32_t a = 0; a < op->access_count; a++) {
         const struct zo_access *access = &list->accesses[op->access_first + a];
 
-        at[a] = (char *)zo_executor_address(executor, access->buffer,
-                                            instance->slot) +
-                access->offset;
+        at[a] = zo_executor_tier(executor, access->buffer) == ZO_TIER_NVME
+                    ? NULL
+                    : (char *)zo_executor_address(executor, access->buffer,
+                                                  instance->slot) +
+                          access->offset;
     }
 }
 
@@ -315,8 +349,13 @@ enum zo_status zo_executor_upload(struct zo_executor *executor,
 {
     const struct zo_device_ops *ops = executor->machine->device_ops;
     const struct zo_buffer *buffer = &executor->program->buffers[target];
-    char *address = (char *)zo_executor_address(executor, target, 0) + offset;
+    char *address;
 
+    if (buffer->tier == ZO_TIER_NVME) {
+        return zo_executor_nvme_upload(executor, target, offset, source,
+                                       size_bytes);
+    }
+    address = (char *)zo_executor_address(executor, target, 0) + offset;
     if (buffer->tier != ZO_TIER_GPU) {
         memcpy(address, source, size_bytes);
         return ZO_OK;
@@ -332,9 +371,13 @@ enum zo_status zo_executor_download(struct zo_executor *executor, void *target,
 {
     const struct zo_device_ops *ops = executor->machine->device_ops;
     const struct zo_buffer *buffer = &executor->program->buffers[source];
-    const char *address =
-        (char *)zo_executor_address(executor, source, 0) + offset;
+    const char *address;
 
+    if (buffer->tier == ZO_TIER_NVME) {
+        return zo_executor_nvme_download(executor, target, source, offset,
+                                         size_bytes);
+    }
+    address = (char *)zo_executor_address(executor, source, 0) + offset;
     if (buffer->tier != ZO_TIER_GPU) {
         memcpy(target, address, size_bytes);
         return ZO_OK;
@@ -513,8 +556,9 @@ static enum zo_status issue_streams(struct zo_executor *executor, bool *moved)
     return ZO_OK;
 }
 
-/* Hands CPU operations that have become ready to the workers. */
-static enum zo_status issue_cpu(struct zo_executor *executor, bool *moved)
+/* Hands CPU operations that have become ready to the workers, and those of
+ * NVMe to the store. */
+static enum zo_status issue_host(struct zo_executor *executor, bool *moved)
 {
     size_t kept = 0, given = 0;
 
@@ -523,6 +567,11 @@ static enum zo_status issue_cpu(struct zo_executor *executor, bool *moved)
 
         if (!is_ready(executor, number)) {
             executor->waiting[kept++] = number;
+            continue;
+        }
+        if (zo_instance_op(executor, zo_instance_at(executor, number))
+                ->engine == ZO_ENGINE_NVME) {
+            zo_executor_nvme_ready(executor, number);
             continue;
         }
         ZO_TRY(zo_executor_count(executor, zo_instance_at(executor, number)));
@@ -536,7 +585,7 @@ static enum zo_status issue_cpu(struct zo_executor *executor, bool *moved)
         *moved = true;
         (void)pthread_cond_broadcast(&executor->ready_cond);
     }
-    return ZO_OK;
+    return zo_executor_issue_nvme(executor, moved);
 }
 
 static enum zo_status lane_head_done(struct zo_executor *executor,
@@ -593,7 +642,7 @@ static enum zo_status pump(struct zo_executor *executor, int *idle)
     ZO_TRY(failure_of(executor));
     ZO_TRY(poll_done(executor, &moved));
     ZO_TRY(issue_streams(executor, &moved));
-    ZO_TRY(issue_cpu(executor, &moved));
+    ZO_TRY(issue_host(executor, &moved));
     if (moved) {
         *idle = 0;
         return ZO_OK;
@@ -693,7 +742,7 @@ enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
         *ticket_out = executor->next_instance;
     }
     if (issue_streams(executor, &moved) != ZO_OK ||
-        issue_cpu(executor, &moved) != ZO_OK) {
+        issue_host(executor, &moved) != ZO_OK) {
         return fail_run(executor);
     }
     return ZO_OK;

@@ -6,7 +6,7 @@
  * have been issued (then a stream wait on their events) and those on the CPU
  * are done.  No host function and no kernel waits for the host.  CPU
  * operations run in workers of the executor, any ready one, lowest priority
- * number first.
+ * number first; so do those of NVMe, a few at a time, in the store.
  *
  * Life cycle: open allocates, touches and clears every arena of the program;
  * then acquire a slot, fill its records, start a list, any number of times,
@@ -16,6 +16,7 @@
 #ifndef ZO_OFFLOAD_EXECUTOR_H
 #define ZO_OFFLOAD_EXECUTOR_H
 
+#include "offload/nvme.h"
 #include "offload/schedule.h"
 
 ZO_C_BEGIN
@@ -36,6 +37,9 @@ struct zo_executor_options {
                            * touches and clears the host's arenas */
     /* For tests: where /proc and /sys are looked for; NULL: in "". */
     const char *system_root;
+    /* Where and how the NVMe tier is kept, but for its bytes; borrowed for the
+     * call of open; NULL: the program has nothing there. */
+    const struct zo_nvme_options *nvme;
 };
 
 /*
@@ -45,6 +49,7 @@ struct zo_executor_options {
  *                             memory now; nothing has been touched
  *   ZO_E_LOCK                 the host arena cannot be page-locked
  *   ZO_E_DEVMEM, ZO_E_NOMEM   an arena; the text names it and its bytes
+ *   and what zo_nvme_open() returns, which comes first
  */
 enum zo_status
 zo_executor_open(const struct zo_program *program,
@@ -55,7 +60,8 @@ zo_executor_open(const struct zo_program *program,
 /* Waits for what is under way, then frees the arenas.  NULL is allowed. */
 void zo_executor_close(struct zo_executor *executor);
 
-/* Where a buffer lies, for filling records, loading and saving. */
+/* Where a buffer lies, for filling records, loading and saving.  Of NVMe there
+ * is no address. */
 void *zo_executor_address(const struct zo_executor *executor, zo_buffer_id id,
                           int slot);
 
@@ -106,11 +112,13 @@ enum zo_status zo_executor_download(struct zo_executor *executor, void *target,
 /*
  * Work done so far, for the metrics.  busy_ns is the time in which an engine
  * had an operation at work: of a stream engine the sum over its devices, and
- * 0 without records_times; of the CPU engine that of any worker.
+ * 0 without records_times; of the CPU engine that of any worker, and of NVMe
+ * of any operation.
  */
 struct zo_executor_counters {
     uint64_t ops[ZO_ENGINES];
-    uint64_t bytes[ZO_ENGINES]; /* h2d, d2h: copied; others 0 */
+    uint64_t bytes[ZO_ENGINES]; /* h2d, d2h, NVMe: moved; others 0 */
+    uint64_t nvme_read_bytes, nvme_write_bytes; /* of those of NVMe */
     uint64_t busy_ns[ZO_ENGINES];
 };
 void zo_executor_counters(struct zo_executor *executor,
@@ -120,13 +128,21 @@ void zo_executor_counters(struct zo_executor *executor,
 void zo_executor_list_counters(struct zo_executor *executor, int slot,
                                struct zo_executor_counters *counters_out);
 
+/* What the store behind the NVMe tier chose, a line each; "" without one.
+ * Owned by the executor. */
+const char *zo_executor_nvme_notes(const struct zo_executor *executor);
+
+/* The most operations of NVMe that run side by side. */
+#define ZO_NVME_FLIGHTS 4
+
 /*
  * With records_times: when the operations of a list ran, on the clock of
  * zo_clock_ns().  The spans of a lane, or of a worker, never overlap.
  */
 struct zo_op_span {
     uint32_t op; /* of the list */
-    int worker;  /* CPU engine: which; else 0 */
+    int worker;  /* CPU engine: which; NVMe: which of those that run side by
+                    side; else 0 */
     int64_t begin_ns, end_ns;
 };
 

@@ -55,6 +55,17 @@ struct zo_list_times {
     size_t span_count;
     int cpu_active;       /* parts at work now */
     int64_t cpu_since_ns; /* with no moment of none */
+    int nvme_active;      /* likewise operations of NVMe */
+    int64_t nvme_since_ns;
+};
+
+/* An operation of NVMe under way: a request for each pair of accesses. */
+struct zo_flight {
+    struct zo_executor *executor; /* borrowed */
+    uint64_t number;              /* of the instance; 0: free */
+    int index, requests_left;
+    bool has_failed;
+    int64_t begin_ns;
 };
 
 struct zo_executor {
@@ -89,6 +100,16 @@ struct zo_executor {
     size_t ready_count;
     bool is_closing;
     struct zo_err failure; /* the first; status ZO_OK: none */
+    struct zo_flight flights[ZO_NVME_FLIGHTS];
+
+    /* NVMe; the issuing thread's, but for what its lock guards. */
+    struct zo_nvme *nvme;        /* owned; NULL: the program has none */
+    uint64_t *nvme_ready;        /* owned; operations that are ready */
+    size_t nvme_ready_count;     /* the least priority is looked for */
+    char (*nvme_names)[64];      /* owned; of buffers, for messages */
+    pthread_mutex_t bounce_lock; /* guards the bounce buffer, and submitting */
+    unsigned char *bounce;       /* owned; for loading and saving */
+    bool *nvme_written;          /* owned; of each chunk; else it is zeros */
 
     bool is_abandoned;       /* the collectives have been aborted */
     int64_t comm_checked_ns; /* when they were last looked at */
@@ -137,6 +158,32 @@ enum zo_status
 zo_executor_open_arenas(struct zo_executor *executor) ZO_MUST_CHECK;
 void zo_executor_close_arenas(struct zo_executor *executor);
 
+/* The NVMe engine: executor_nvme.c.  The store is opened first, since that
+ * may fail, and told of its memory behind the arenas. */
+enum zo_status
+zo_executor_open_nvme(struct zo_executor *executor) ZO_MUST_CHECK;
+enum zo_status
+zo_executor_register_nvme(struct zo_executor *executor) ZO_MUST_CHECK;
+/* Waits for what is under way. */
+void zo_executor_close_nvme(struct zo_executor *executor);
+/* An operation has become ready; submits those that go first. */
+void zo_executor_nvme_ready(struct zo_executor *executor, uint64_t number);
+enum zo_status zo_executor_issue_nvme(struct zo_executor *executor,
+                                      bool *moved) ZO_MUST_CHECK;
+/* An operation by itself, to its end. */
+enum zo_status
+zo_executor_nvme_alone(struct zo_executor *executor,
+                       const struct zo_instance *instance) ZO_MUST_CHECK;
+/* Any bytes of a buffer, to the end; may be called by several threads. */
+enum zo_status zo_executor_nvme_upload(struct zo_executor *executor,
+                                       zo_buffer_id target, uint64_t offset,
+                                       const void *source,
+                                       size_t size_bytes) ZO_MUST_CHECK;
+enum zo_status zo_executor_nvme_download(struct zo_executor *executor,
+                                         void *target, zo_buffer_id source,
+                                         uint64_t offset,
+                                         size_t size_bytes) ZO_MUST_CHECK;
+
 /* The workers of the CPU engine: executor_cpu.c. */
 enum zo_status
 zo_executor_start_workers(struct zo_executor *executor) ZO_MUST_CHECK;
@@ -163,6 +210,12 @@ void zo_times_cpu_begin(struct zo_executor *executor,
 void zo_times_cpu_end(struct zo_executor *executor,
                       const struct zo_instance *instance, int worker,
                       int64_t begin_ns);
+/* Likewise of an operation of NVMe. */
+void zo_times_nvme_begin(struct zo_executor *executor,
+                         const struct zo_instance *instance, int64_t now_ns);
+void zo_times_nvme_end(struct zo_executor *executor,
+                       const struct zo_instance *instance, int flight,
+                       int64_t begin_ns);
 /* An operation that ran with no other at work. */
 void zo_times_alone(struct zo_executor *executor,
                     const struct zo_instance *instance, int64_t begin_ns,

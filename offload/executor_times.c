@@ -163,7 +163,8 @@ void zo_times_alone(struct zo_executor *executor,
     (void)pthread_mutex_unlock(&executor->lock);
 }
 
-/* ---- the CPU engine ------------------------------------------------------ */
+/* ---- the CPU engine, NVMe
+ * ------------------------------------------------------ */
 
 void zo_times_cpu_begin(struct zo_executor *executor,
                         const struct zo_instance *instance, int64_t now_ns)
@@ -185,6 +186,29 @@ void zo_times_cpu_end(struct zo_executor *executor,
     add_span(executor, instance, worker, begin_ns, now_ns);
     if (--times->cpu_active == 0) {
         add_busy(executor, instance, now_ns - times->cpu_since_ns);
+    }
+}
+
+void zo_times_nvme_begin(struct zo_executor *executor,
+                         const struct zo_instance *instance, int64_t now_ns)
+{
+    struct zo_list_times *times = &executor->times[instance->slot];
+
+    if (times->nvme_active++ == 0) {
+        times->nvme_since_ns = now_ns;
+    }
+}
+
+void zo_times_nvme_end(struct zo_executor *executor,
+                       const struct zo_instance *instance, int flight,
+                       int64_t begin_ns)
+{
+    struct zo_list_times *times = &executor->times[instance->slot];
+    const int64_t now_ns = zo_clock_ns();
+
+    add_span(executor, instance, flight, begin_ns, now_ns);
+    if (--times->nvme_active == 0) {
+        add_busy(executor, instance, now_ns - times->nvme_since_ns);
     }
 }
 

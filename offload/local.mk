@@ -4,6 +4,7 @@ libzo_a_SOURCES += \
 	offload/builder_buffers.c \
 	offload/builder_decode.c \
 	offload/builder_internal.h \
+	offload/builder_nvme.c \
 	offload/builder_run.c \
 	offload/builder_update.c \
 	offload/builder_weights.c \
@@ -13,6 +14,7 @@ libzo_a_SOURCES += \
 	offload/executor_arenas.c \
 	offload/executor_cpu.c \
 	offload/executor_internal.h \
+	offload/executor_nvme.c \
 	offload/executor_serial.c \
 	offload/executor_times.c \
 	offload/gaps.c \
@@ -59,6 +61,8 @@ check_PROGRAMS += \
 	tests/test_arenas \
 	tests/test_builder \
 	tests/test_builder_homes \
+	tests/test_builder_nvme \
+	tests/test_place_nvme \
 	tests/test_executor \
 	tests/test_executor_failures \
 	tests/test_executor_times \
@@ -79,6 +83,9 @@ offload_help = tests/offload_help.c tests/offload_help.h
 fake_model = tests/fake_model.c tests/fake_model.h $(offload_help)
 tests_test_builder_SOURCES = tests/test_builder.c $(fake_model)
 tests_test_builder_homes_SOURCES = tests/test_builder_homes.c $(fake_model)
+tests_test_place_nvme_SOURCES = tests/test_place_nvme.c $(fake_model)
+tests_test_builder_nvme_SOURCES = tests/test_builder_nvme.c $(fake_model) \
+	$(nvme_help)
 executor_bench = tests/executor_bench.c tests/executor_bench.h $(offload_help)
 tests_test_arenas_SOURCES = tests/test_arenas.c $(executor_bench)
 tests_test_executor_SOURCES = tests/test_executor.c $(executor_bench)
@@ -92,7 +99,8 @@ tests_test_gaps_SOURCES = tests/test_gaps.c $(offload_help)
 tests_test_layout_SOURCES = tests/test_layout.c $(offload_help)
 tests_test_order_SOURCES = tests/test_order.c $(offload_help)
 tests_test_poison_SOURCES = tests/test_poison.c $(offload_help)
-tests_test_schedule_fuzz_SOURCES = tests/test_schedule_fuzz.c $(fake_model)
+tests_test_schedule_fuzz_SOURCES = tests/test_schedule_fuzz.c $(fake_model) \
+	$(nvme_help)
 tests_test_simulator_SOURCES = tests/test_simulator.c $(offload_help)
 tests_test_stream_SOURCES = tests/test_stream.c $(offload_help)
 nvme_help = tests/nvme_help.c tests/nvme_help.h

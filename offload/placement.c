@@ -11,18 +11,23 @@
 /*
  * Rings, from deep to shallow: buffers on the device for weights and for
  * gradients; on the host for gradients, and so many of the units that forward
- * needs first with one of their own.
+ * needs first with one of their own.  The last is for states on NVMe alone:
+ * their gradients too pass through the ring.
  */
 static const struct rings {
     int weights, gradients, host_gradients, own_gradients;
-} rings[] = {{3, 2, 3, 5}, {3, 2, 2, 1}, {2, 1, 2, 1}};
+    bool nvme_gradients;
+} rings[] = {{3, 2, 3, 5, false},
+             {3, 2, 2, 1, false},
+             {2, 1, 2, 1, false},
+             {2, 1, 2, 1, true}};
 #define RINGS (int)ZO_COUNT(rings)
 #define WORTH 0.99 /* of the time: what more host memory must save */
 
 /* What a candidate takes. */
 struct measure {
-    bool fits_gpu, fits_host;
-    uint64_t gpu_bytes, host_bytes;
+    bool fits_gpu, fits_host, fits_nvme;
+    uint64_t gpu_bytes, host_bytes, nvme_bytes;
     double seconds; /* INFINITY: not known */
 };
 
@@ -31,13 +36,15 @@ struct search {
     struct zo_placement placement; /* of the candidate at hand */
     struct zo_unit_homes *homes;   /* owned; its homes */
     int resident;                  /* its number of resident units */
+    int spilled;                   /* its states on NVMe, see set_homes() */
     int least_resident;            /* the fewest that are allowed */
     int tried;
     bool skips_time; /* any that fits will do */
+    bool spills;     /* what the host has no room for goes to NVMe */
     /* The fastest so far that fits. */
     struct zo_placement best;
     struct measure best_measure;
-    int best_resident;
+    int best_resident, best_spilled;
     bool has_best;
 };
 
@@ -56,18 +63,76 @@ static int unit_at(int i, int units)
     return i < layers ? i + 1 : (i == layers ? 0 : units - 1);
 }
 
-static void set_homes(struct search *search, int resident)
+static enum zo_tier on_host(enum zo_tier limit)
+{
+    return limit == ZO_TIER_NVME ? ZO_TIER_CPU : limit;
+}
+
+static bool may_spill(const struct zo_place_options *options)
+{
+    return options->weights_limit == ZO_TIER_NVME ||
+           options->optimizer_limit == ZO_TIER_NVME;
+}
+
+/* How many states of the units that are not resident may be on NVMe. */
+static int spill_max(const struct zo_place_options *options, int resident)
+{
+    const int units = options->build->unit_count - resident;
+
+    return (options->optimizer_limit == ZO_TIER_NVME ? units : 0) +
+           (options->weights_limit == ZO_TIER_NVME ? units : 0);
+}
+
+static bool is_read_by_rows(const struct zo_build_options *build, int unit)
+{
+    struct zo_unit_rows rows;
+
+    return build->model_ops->rows != NULL &&
+           build->model_ops->rows(build->model, unit, &rows);
+}
+
+/* States go to NVMe: optimizers first, then weights, but for those of which
+ * forward gathers rows; of each the units that forward needs last. */
+static void spill(struct search *search, int spilled)
+{
+    const struct zo_place_options *options = search->options;
+    int left = spilled;
+
+    for (int weights = 0; weights < 2; weights++) {
+        const enum zo_tier limit =
+            weights == 1 ? options->weights_limit : options->optimizer_limit;
+
+        for (int u = options->build->unit_count - 1; u >= 0; u--) {
+            struct zo_unit_homes *homes = &search->homes[u];
+            enum zo_tier *home =
+                weights == 1 ? &homes->weights : &homes->optimizer;
+
+            if (limit != ZO_TIER_NVME || *home != ZO_TIER_CPU || left == 0) {
+                continue;
+            }
+            left--;
+            if (weights == 0 || !is_read_by_rows(options->build, u)) {
+                *home = ZO_TIER_NVME;
+            }
+        }
+    }
+}
+
+static void set_homes(struct search *search, int resident, int spilled)
 {
     const struct zo_place_options *options = search->options;
     const int units = options->build->unit_count;
+    const struct zo_unit_homes away = {on_host(options->weights_limit),
+                                       on_host(options->optimizer_limit)};
 
     for (int i = 0; i < units; i++) {
         search->homes[unit_at(i, units)] =
             i < resident ? (struct zo_unit_homes){ZO_TIER_GPU, ZO_TIER_GPU}
-                         : (struct zo_unit_homes){options->weights_limit,
-                                                  options->optimizer_limit};
+                         : away;
     }
+    spill(search, spilled);
     search->resident = resident;
+    search->spilled = spilled;
     search->placement.homes = search->homes;
 }
 
@@ -170,6 +235,8 @@ static enum zo_status try_one(struct search *search, bool wants_time,
                           build.program.arena_bytes[ZO_TIER_PAGEABLE][0];
     measure.fits_gpu = within(measure.gpu_bytes, options->gpu_bytes);
     measure.fits_host = within(measure.host_bytes, options->host_bytes);
+    measure.nvme_bytes = build.program.arena_bytes[ZO_TIER_NVME][0];
+    measure.fits_nvme = within(measure.nvme_bytes, options->nvme_bytes);
     if (wants_time && !search->skips_time && measure.fits_gpu &&
         measure.fits_host) {
         status = simulate(options, &build, &measure.seconds);
@@ -182,7 +249,7 @@ static enum zo_status try_one(struct search *search, bool wants_time,
 static void keep_if_best(struct search *search, const struct measure *measure,
                          double worth)
 {
-    if (!measure->fits_gpu || !measure->fits_host) {
+    if (!measure->fits_gpu || !measure->fits_host || !measure->fits_nvme) {
         return;
     }
     if (search->has_best &&
@@ -193,6 +260,7 @@ static void keep_if_best(struct search *search, const struct measure *measure,
     search->best = search->placement;
     search->best_measure = *measure;
     search->best_resident = search->resident;
+    search->best_spilled = search->spilled;
 }
 
 /* As many more units as the candidate's spare memory holds, by their bytes. */
@@ -215,35 +283,159 @@ static int guess_resident(const struct search *search,
     return resident;
 }
 
+/* Host memory that a state gives up when it goes to NVMe; its gradient may
+ * then need a place of its own. */
+static uint64_t spilled_bytes(const struct search *search, int unit,
+                              bool is_weights)
+{
+    const struct zo_build_options *build = search->options->build;
+    const uint64_t typed = zo_dtype_bytes(build->type);
+    const uint64_t rest = (build->type == ZO_BF16  ? 2
+                           : build->type == ZO_F16 ? 4
+                                                   : 0) +
+                          2 * zo_dtype_bytes(build->moment_type);
+    const bool gets_gradient = search->placement.host_gradient_ring > 0 &&
+                               !search->placement.nvme_rings_gradients;
+
+    return (uint64_t)build->units[unit].elems * (is_weights      ? typed
+                                                 : gets_gradient ? rest - typed
+                                                                 : rest);
+}
+
+/* As many states as give up so much; the candidate has none on NVMe yet. */
+static int guess_spilled(const struct search *search, uint64_t bytes)
+{
+    const struct zo_place_options *options = search->options;
+    uint64_t given = 0;
+    int spilled = 0;
+
+    for (int weights = 0; weights < 2; weights++) {
+        const enum zo_tier limit =
+            weights == 1 ? options->weights_limit : options->optimizer_limit;
+
+        for (int u = options->build->unit_count - 1; u >= 0; u--) {
+            const struct zo_unit_homes *homes = &search->homes[u];
+
+            if (given >= bytes || limit != ZO_TIER_NVME ||
+                (weights == 1 ? homes->weights : homes->optimizer) !=
+                    ZO_TIER_CPU) {
+                continue;
+            }
+            given += spilled_bytes(search, u, weights == 1);
+            spilled++;
+        }
+    }
+    return spilled;
+}
+
+/* As few states on NVMe as leave the host within its budget; all, if none
+ * do.  host_bytes: of the candidate at hand, which has none there. */
+static enum zo_status spill_least(struct search *search, uint64_t host_bytes)
+{
+    const struct zo_place_options *options = search->options;
+    const int resident = search->resident;
+    const int most = spill_max(options, resident);
+    int fitting = most + 1, short_of = 0; /* what fits, what does not */
+    int at = guess_spilled(search, host_bytes - options->host_bytes);
+    struct measure measure;
+
+    while (fitting - short_of > 1) {
+        at = (int)zo_max_i64(short_of + 1, zo_min_i64(at, fitting - 1));
+        set_homes(search, resident, at);
+        ZO_TRY(try_one(search, false, &measure));
+        if (measure.fits_host) {
+            fitting = at--;
+        } else {
+            short_of = at++;
+        }
+    }
+    set_homes(search, resident, fitting > most ? most : fitting);
+    return ZO_OK;
+}
+
+/* Whether anything fits: with all that may be on NVMe there. */
+static enum zo_status spill_most(struct search *search,
+                                 struct measure *measure_out)
+{
+    set_homes(search, search->resident,
+              spill_max(search->options, search->resident));
+    return try_one(search, false, measure_out);
+}
+
+/* The candidate at hand, with states on NVMe as far as the host is short. */
+static enum zo_status spill_what_is_needed(struct search *search,
+                                           struct measure *measure_inout)
+{
+    const uint64_t host_bytes = measure_inout->host_bytes;
+
+    if (search->skips_time) {
+        ZO_TRY(spill_most(search, measure_inout));
+        if (!measure_inout->fits_host || measure_inout->fits_nvme) {
+            return ZO_OK;
+        }
+        set_homes(search, search->resident, 0);
+    }
+    ZO_TRY(spill_least(search, host_bytes));
+    return try_one(search, true, measure_inout);
+}
+
+static enum zo_status settle(struct search *search)
+{
+    const struct zo_place_options *options = search->options;
+    struct measure measure;
+
+    ZO_TRY(try_one(search, true, &measure));
+    if (!measure.fits_host && search->spills) {
+        ZO_TRY(spill_what_is_needed(search, &measure));
+    }
+    /* Units that are resident on a device of the host take its memory too. */
+    if (!measure.fits_host && search->spills && options->device_is_host &&
+        search->resident > search->least_resident) {
+        set_homes(search, search->least_resident, 0);
+        ZO_TRY(try_one(search, true, &measure));
+        if (!measure.fits_host) {
+            ZO_TRY(spill_what_is_needed(search, &measure));
+        }
+    }
+    keep_if_best(search, &measure, 1.0);
+    return ZO_OK;
+}
+
 /* The candidate with as many resident units as fit, if it fits at all. */
 static enum zo_status fill_up(struct search *search)
 {
-    const int units = search->options->build->unit_count;
+    const struct zo_place_options *options = search->options;
+    const int units = options->build->unit_count;
+    /* Nothing is filled up, or nobody asks how far. */
+    const bool is_bare =
+        !options->fills || (search->skips_time && search->spills);
     struct measure measure, next;
 
-    set_homes(search, search->least_resident);
-    ZO_TRY(try_one(search, !search->options->fills, &measure));
-    if (!search->options->fills || !measure.fits_gpu) {
+    set_homes(search, search->least_resident,
+              is_bare ? spill_max(options, search->least_resident) : 0);
+    ZO_TRY(try_one(search, !options->fills, &measure));
+    if (is_bare) {
         keep_if_best(search, &measure, 1.0);
+    }
+    if (!options->fills || !measure.fits_gpu ||
+        (search->skips_time && search->has_best)) {
         return ZO_OK;
     }
-    set_homes(search, guess_resident(search, &measure));
+    set_homes(search, guess_resident(search, &measure), 0);
     ZO_TRY(try_one(search, false, &measure));
     while (!measure.fits_gpu && search->resident > search->least_resident) {
-        set_homes(search, search->resident - 1);
+        set_homes(search, search->resident - 1, 0);
         ZO_TRY(try_one(search, false, &measure));
     }
     while (search->resident < units) {
-        set_homes(search, search->resident + 1);
+        set_homes(search, search->resident + 1, 0);
         ZO_TRY(try_one(search, false, &next));
         if (!next.fits_gpu) {
-            set_homes(search, search->resident - 1);
+            set_homes(search, search->resident - 1, 0);
             break;
         }
     }
-    ZO_TRY(try_one(search, true, &measure));
-    keep_if_best(search, &measure, 1.0);
-    return ZO_OK;
+    return settle(search);
 }
 
 /* ---- the search -----------------------------------------------------------
@@ -255,7 +447,7 @@ static enum zo_status try_resident(struct search *search)
     const struct zo_place_options *options = search->options;
     struct measure measure;
 
-    set_homes(search, options->build->unit_count);
+    set_homes(search, options->build->unit_count, 0);
     search->placement.pass_micros = 1;
     search->placement.host_boundaries =
         options->host_boundaries_always ? options->build->unit_count - 2 : 0;
@@ -295,23 +487,65 @@ static void set_rings(struct search *search, int ring)
     search->placement.host_gradient_ring =
         options->build->decides ? 0 : rings[ring].host_gradients;
     search->placement.own_gradients = rings[ring].own_gradients;
+    search->placement.nvme_rings_gradients = rings[ring].nvme_gradients;
 }
 
 /* Fewer micro batches a pass, or shallower rings, only where more do not fit:
- * both cost time. */
-static enum zo_status try_offloaded(struct search *search)
+ * both cost time.  With all_rings the fastest of them decides. */
+static enum zo_status try_rings(struct search *search, int ring_count,
+                                bool all_rings)
 {
     const int micros = search->options->build->micros;
 
     for (int pass = micros; pass >= 1 && !search->has_best;
          pass = pass > 1 ? (pass + 1) / 2 : 0) {
         search->placement.pass_micros = pass;
-        for (int ring = 0; ring < RINGS && !search->has_best; ring++) {
+        for (int ring = 0;
+             ring < ring_count && (all_rings || !search->has_best); ring++) {
             set_rings(search, ring);
             ZO_TRY(try_keeps(search));
         }
     }
     return ZO_OK;
+}
+
+/* Whether what takes least of both tiers fits without NVMe; if not, nothing
+ * that is faster does. */
+static enum zo_status fits_without_nvme(struct search *search, bool *fits_out)
+{
+    const struct zo_place_options *options = search->options;
+    struct search least = *search;
+    enum zo_status status = ZO_OK;
+
+    least.skips_time = true;
+    least.placement.pass_micros = 1;
+    least.placement.keep = options->keep_least;
+    set_rings(&least, RINGS - 2);
+    for (int host = options->host_boundaries_always;
+         status == ZO_OK && host < 2 && !least.has_best; host++) {
+        least.placement.host_boundaries =
+            host == 1 ? options->build->unit_count - 2 : 0;
+        status = fill_up(&least);
+    }
+    search->tried = least.tried;
+    *fits_out = least.has_best;
+    return status;
+}
+
+/* NVMe is slower than all else: only what fits in no other way goes there. */
+static enum zo_status try_offloaded(struct search *search)
+{
+    bool fits = true;
+
+    if (may_spill(search->options)) {
+        ZO_TRY(fits_without_nvme(search, &fits));
+    }
+    if (fits) {
+        ZO_TRY(try_rings(search, RINGS - 1, false));
+    }
+    search->spills = may_spill(search->options);
+    return search->has_best || !search->spills ? ZO_OK
+                                               : try_rings(search, RINGS, true);
 }
 
 /* More host memory for less time: a buffer for each gradient, 16-bit copies
@@ -325,7 +559,7 @@ static enum zo_status spend_host_memory(struct search *search)
         return ZO_OK;
     }
     search->placement = search->best;
-    set_homes(search, search->best_resident);
+    set_homes(search, search->best_resident, search->best_spilled);
     if (search->best.host_gradient_ring > 0) {
         search->placement.host_gradient_ring = 0;
         ZO_TRY(try_one(search, true, &measure));
@@ -347,7 +581,8 @@ static enum zo_status measure_literal(struct search *search,
     struct measure measure;
 
     search->placement = search->best;
-    set_homes(search, search->least_resident);
+    set_homes(search, search->least_resident,
+              spill_max(search->options, search->least_resident));
     ZO_TRY(try_one(search, false, &measure));
     place->literal_gpu_bytes = measure.gpu_bytes;
     return ZO_OK;
@@ -359,7 +594,8 @@ static enum zo_status take_least(struct search *search)
     const struct zo_place_options *options = search->options;
     const bool offloads = search->least_resident < options->build->unit_count;
 
-    set_homes(search, search->least_resident);
+    set_homes(search, search->least_resident,
+              spill_max(options, search->least_resident));
     search->placement.keep = options->keep_least;
     search->placement.pass_micros = 1;
     if (offloads) {
@@ -369,7 +605,8 @@ static enum zo_status take_least(struct search *search)
     }
     ZO_TRY(try_one(search, false, &search->best_measure));
     search->best = search->placement;
-    search->best_resident = search->least_resident;
+    search->best_resident = search->resident;
+    search->best_spilled = search->spilled;
     return ZO_OK;
 }
 
@@ -398,11 +635,12 @@ static enum zo_status choose(struct search *search, struct zo_place *place)
         ZO_TRY(take_least(search));
     }
     ZO_TRY(measure_literal(search, place));
-    set_homes(search, search->best_resident);
+    set_homes(search, search->best_resident, search->best_spilled);
     place->placement = search->best;
     place->resident_units = search->best_resident;
     place->gpu_bytes = search->best_measure.gpu_bytes;
     place->host_bytes = search->best_measure.host_bytes;
+    place->nvme_bytes = search->best_measure.nvme_bytes;
     place->step_seconds = isfinite(search->best_measure.seconds)
                               ? search->best_measure.seconds
                               : 0.0;
@@ -440,7 +678,8 @@ enum zo_status zo_place_fits(const struct zo_place_options *options,
                              bool *fits_out)
 {
     const int units = options->build->unit_count;
-    struct search search = {.options = options, .skips_time = true};
+    struct search search = {
+        .options = options, .skips_time = true, .spills = may_spill(options)};
     enum zo_status status = ZO_OK;
     int hosts;
 

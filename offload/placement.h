@@ -3,7 +3,9 @@
  *
  * Row 5.  Tries placements, largest first: which units are resident, what of
  * the inside of units is kept, how many micro batches make a pass, whether
- * boundary activations wait on the host.  Each candidate is built, so that its
+ * boundary activations wait on the host, and, where host memory is short, what
+ * is on NVMe: as little as will do, optimizers before weights, units that
+ * forward needs last first.  Each candidate is built, so that its
  * bytes are those of the run, and simulated, so that its time is that of the
  * schedule; nothing is measured or allocated.
  */
@@ -18,7 +20,7 @@ ZO_C_BEGIN
 struct zo_place_options {
     /* All but its placement; borrowed. */
     const struct zo_build_options *build;
-    /* The slowest tier that states may use: GPU or CPU. */
+    /* The slowest tier that states may use: GPU, CPU or NVMe. */
     enum zo_tier weights_limit, optimizer_limit;
     /* They use faster ones as far as the budgets allow; false: as literally
      * asked, all on the slowest. */
@@ -35,7 +37,7 @@ struct zo_place_options {
     bool pageable_weights, pageable_optimizer;
     /* Budgets of the arenas, in bytes; 0: without limit.  With
      * device_is_host the device's arena counts as host memory too. */
-    uint64_t gpu_bytes, host_bytes;
+    uint64_t gpu_bytes, host_bytes, nvme_bytes;
     bool device_is_host;
     const struct zo_profile *profile; /* borrowed */
     int cpu_workers;
@@ -47,7 +49,7 @@ struct zo_place {
     int resident_units, tried;   /* candidates that were built */
     double step_seconds;         /* simulated; 0: the profile lacks rates */
     /* Arenas of the literal need (nothing filled up) and of this placement. */
-    uint64_t literal_gpu_bytes, gpu_bytes, host_bytes;
+    uint64_t literal_gpu_bytes, gpu_bytes, host_bytes, nvme_bytes;
 };
 
 /*

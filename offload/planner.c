@@ -62,6 +62,22 @@ void zo_plan_arena(const struct zo_program *program, enum zo_tier tier,
     *arena_out = arena;
 }
 
+struct zo_plan_nvme zo_plan_nvme(const struct zo_program *program, int schedule)
+{
+    const struct zo_schedule *list = &program->schedules[schedule];
+    struct zo_plan_nvme sum = {0, 0};
+
+    for (size_t a = 0; a < list->access_count; a++) {
+        const struct zo_access *access = &list->accesses[a];
+
+        if (program->buffers[access->buffer].tier == ZO_TIER_NVME) {
+            sum.read_bytes += access->mode != ZO_WRITE ? access->bytes : 0;
+            sum.written_bytes += access->mode != ZO_READ ? access->bytes : 0;
+        }
+    }
+    return sum;
+}
+
 double zo_plan_flops(const struct zo_program *program, int schedule)
 {
     const struct zo_schedule *list = &program->schedules[schedule];

@@ -27,6 +27,13 @@ struct zo_plan_arena {
 void zo_plan_arena(const struct zo_program *program, enum zo_tier tier,
                    int device, struct zo_plan_arena *arena_out);
 
+/* Bytes that a list moves from and to NVMe. */
+struct zo_plan_nvme {
+    uint64_t read_bytes, written_bytes;
+};
+struct zo_plan_nvme zo_plan_nvme(const struct zo_program *program,
+                                 int schedule);
+
 /* Whether a buffer, by its index, is in use there at that moment. */
 bool zo_plan_holds(const struct zo_program *program,
                    const struct zo_plan_arena *arena, size_t buffer);

@@ -89,6 +89,7 @@ static void check_access(const struct zo_program *program, int schedule,
     ZO_ASSERT(access->offset <= buffer->bytes &&
               access->bytes <= buffer->bytes - access->offset);
     ZO_ASSERT(buffer->tier != ZO_TIER_PAGEABLE || op->engine == ZO_ENGINE_CPU);
+    ZO_ASSERT(buffer->tier != ZO_TIER_NVME || op->engine == ZO_ENGINE_NVME);
     /* A stream's operation touches its own device or the host. */
     ZO_ASSERT(
         buffer->tier != ZO_TIER_GPU || op->engine == ZO_ENGINE_COLLECTIVE ||

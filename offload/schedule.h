@@ -36,7 +36,8 @@ enum zo_engine {
     ZO_ENGINE_D2H,
     ZO_ENGINE_COLLECTIVE, /* an operation has a part on every device */
     ZO_ENGINE_CPU,        /* any ready operation, lowest priority first */
-    ZO_ENGINE_NVME,
+    ZO_ENGINE_NVME,       /* likewise; pairs of accesses, target and source:
+                             one on NVMe, the other in page-locked memory */
     ZO_ENGINES
 };
 
@@ -55,6 +56,7 @@ enum zo_tier {
     X(EXP_AVG, "first moments")               \
     X(EXP_AVG_SQ, "second moments")           \
     X(WEIGHT_RING, "weights in the ring")     \
+    X(NVME_RING, "pieces from and to NVMe")   \
     X(GRADIENT, "gradients")                  \
     X(GRADIENT_RING, "gradients in the ring") \
     X(GRADIENT_SUM, "gradient sums (fp32)")   \

@@ -178,9 +178,14 @@ enum zo_status zo_staging_upload(struct zo_staging *staging,
 {
     struct zo_executor *executor = staging->executor;
     const struct zo_buffer *buffer = &executor->program->buffers[target];
-    char *address = (char *)zo_executor_address(executor, target, 0) + offset;
     enum zo_status status;
+    char *address;
 
+    if (buffer->tier == ZO_TIER_NVME) {
+        return zo_executor_nvme_upload(executor, target, offset, source,
+                                       size_bytes);
+    }
+    address = (char *)zo_executor_address(executor, target, 0) + offset;
     if (buffer->tier != ZO_TIER_GPU) {
         memcpy(address, source, size_bytes);
         return ZO_OK;

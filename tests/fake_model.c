@@ -9,7 +9,7 @@
 #include "src/device/stream_host.h"
 #include "tests/offload_help.h"
 
-enum { INNER_BYTES = 96, CACHE_BYTES = 60, CHUNK = 256 };
+enum { INNER_BYTES = 96, CACHE_BYTES = 60, CHUNK = 16384 };
 
 /* ---- the model's operations ---------------------------------------------- */
 
@@ -503,7 +503,8 @@ static enum zo_status make_units(struct fake_model *model)
             model->tensors[u][0].shape[0] =
                 FAKE_ROW_ELEMS * (1 + (int64_t)help_below(&random, 40));
         }
-        if (u == 1 && model->shape.large_elems > 0) {
+        if (u >= 1 && u <= 1 + model->shape.large_units &&
+            model->shape.large_elems > 0) {
             model->tensors[u][0].shape[0] = model->shape.large_elems;
         }
         model->units[u] = (struct zo_unit){
@@ -625,28 +626,25 @@ enum zo_status fake_model_load(const struct fake_model *model,
     return ZO_OK;
 }
 
-static uint64_t hash_more(uint64_t hash, const struct fake_model *model,
-                          const struct zo_executor *executor, zo_buffer_id id,
-                          int slot)
+/* A state of a unit: on NVMe there is more behind its own bytes. */
+static uint64_t hash_state(uint64_t hash, const struct fake_model *model,
+                           struct zo_executor *executor, int u, zo_buffer_id id,
+                           size_t elem_bytes)
 {
-    struct help_mix_args args = {.seed = hash};
-
-    if (id != ZO_NO_BUFFER) {
-        help_mix_add(&args, ZO_READ, zo_executor_address(executor, id, slot),
-                     model->build.program.buffers[id].bytes);
-    }
-    return help_hash(&args);
+    return help_hash_buffer(hash, executor, id, 0,
+                            (size_t)model->units[u].elems * elem_bytes);
 }
 
 /* The 16-bit weights, which may be in their master alone. */
 static uint64_t hash_weights(uint64_t hash, const struct fake_model *model,
-                             const struct zo_executor *executor, int u)
+                             struct zo_executor *executor, int u)
 {
     const struct zo_unit_buffers *unit = zo_build_unit(&model->build, u, 0);
     const float *master;
 
     if (unit->weights != ZO_NO_BUFFER) {
-        return hash_more(hash, model, executor, unit->weights, 0);
+        return hash_state(hash, model, executor, u, unit->weights,
+                          zo_dtype_bytes(model->shape.type));
     }
     master = zo_executor_address(executor, unit->master, 0);
     hash ^= 0xcbf29ce484222325u;
@@ -660,7 +658,7 @@ static uint64_t hash_weights(uint64_t hash, const struct fake_model *model,
 }
 
 uint64_t fake_model_states(const struct fake_model *model,
-                           const struct zo_executor *executor)
+                           struct zo_executor *executor)
 {
     const struct zo_build *build = &model->build;
     uint64_t hash = 0;
@@ -669,23 +667,26 @@ uint64_t fake_model_states(const struct fake_model *model,
         const struct zo_unit_buffers *unit = zo_build_unit(build, u, 0);
 
         hash = hash_weights(hash, model, executor, u);
-        hash = hash_more(hash, model, executor, unit->remainder, 0);
-        hash = hash_more(hash, model, executor, unit->master, 0);
-        hash = hash_more(hash, model, executor, unit->exp_avg, 0);
-        hash = hash_more(hash, model, executor, unit->exp_avg_sq, 0);
+        hash = hash_state(hash, model, executor, u, unit->remainder, 2);
+        hash = hash_state(hash, model, executor, u, unit->master, 4);
+        hash = hash_state(hash, model, executor, u, unit->exp_avg, 4);
+        hash = hash_state(hash, model, executor, u, unit->exp_avg_sq, 4);
     }
     return hash;
 }
 
 uint64_t fake_model_measured(const struct fake_model *model,
-                             const struct zo_executor *executor)
+                             struct zo_executor *executor)
 {
     const struct zo_build *build = &model->build;
+    const struct zo_buffer *buffers = build->program.buffers;
     uint64_t hash = 0;
 
     for (int slot = 0; slot < 2; slot++) {
-        hash = hash_more(hash, model, executor, build->losses_host, slot);
-        hash = hash_more(hash, model, executor, build->norms_host, slot);
+        hash = help_hash_buffer(hash, executor, build->losses_host, slot,
+                                buffers[build->losses_host].bytes);
+        hash = help_hash_buffer(hash, executor, build->norms_host, slot,
+                                buffers[build->norms_host].bytes);
     }
     return hash;
 }

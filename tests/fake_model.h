@@ -33,6 +33,7 @@ struct fake_shape {
     bool decides, has_evaluation, evaluates_only;
     int64_t bucket_elems;
     int64_t large_elems; /* of unit 1; 0: small as the others */
+    int large_units;     /* likewise of so many more */
     const struct zo_kernel_ops *kernel_ops; /* fake_kernels or the host's */
 };
 
@@ -78,9 +79,9 @@ enum zo_status fake_model_run_decode(const struct fake_model *model,
 /* Hashes of what no placement may change: weights, masters and moments of the
  * first device; losses and norms of the latest two lists. */
 uint64_t fake_model_states(const struct fake_model *model,
-                           const struct zo_executor *executor);
+                           struct zo_executor *executor);
 uint64_t fake_model_measured(const struct fake_model *model,
-                             const struct zo_executor *executor);
+                             struct zo_executor *executor);
 
 /* The schedule of 's', 'e' or 't'. */
 int fake_model_list(const struct fake_model *model, char list);

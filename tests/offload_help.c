@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -525,6 +526,26 @@ bool help_same_memory(struct zo_executor *a, struct zo_executor *b)
         is_same = same_arena(a, b, ZO_TIER_GPU, d) && is_same;
     }
     return is_same;
+}
+
+uint64_t help_hash_buffer(uint64_t hash, struct zo_executor *executor,
+                          zo_buffer_id id, int slot, size_t size_bytes)
+{
+    struct help_mix_args args = {.seed = hash};
+    void *bytes = NULL;
+
+    if (id != ZO_NO_BUFFER && zo_executor_tier(executor, id) != ZO_TIER_NVME) {
+        help_mix_add(&args, ZO_READ, zo_executor_address(executor, id, slot),
+                     size_bytes);
+    } else if (id != ZO_NO_BUFFER) {
+        bytes = malloc(size_bytes);
+        ZO_ASSERT(bytes != NULL && zo_executor_download(executor, bytes, id, 0,
+                                                        size_bytes) == ZO_OK);
+        help_mix_add(&args, ZO_READ, bytes, size_bytes);
+    }
+    hash = help_hash(&args);
+    free(bytes);
+    return hash;
 }
 
 /* ---- gates --------------------------------------------------------------- */

@@ -107,6 +107,11 @@ enum zo_status help_run(struct zo_executor *executor,
 /* Every byte of every arena; false, and where in the notes, if they differ. */
 bool help_same_memory(struct zo_executor *a, struct zo_executor *b);
 
+/* Goes on with a hash over the first bytes of a buffer of any tier;
+ * ZO_NO_BUFFER has none. */
+uint64_t help_hash_buffer(uint64_t hash, struct zo_executor *executor,
+                          zo_buffer_id id, int slot, size_t size_bytes);
+
 /* ---- gates --------------------------------------------------------------- */
 
 /* Held until opened; gives up after 20 s, so that a test fails, not hangs. */

@@ -153,9 +153,26 @@ homes() {
 }
 no_homes() {
   with_homes 0 cpu none --num-devices 2 &&
-    with_homes 2 none nvme && grep -q \
-    'offload_param.device: this version does not spill to NVMe' err &&
+    with_homes 0 none nvme && grep -q 'a bf16 weight is half of its' err &&
     with_homes 0 none none --num-devices 2
+}
+# States on NVMe have a section, with what wears it; as little as will do is
+# there, and what does not fit there either is told.
+on_nvme() {
+  with_homes 0 nvme nvme --set zero_offload.fill=false &&
+    grep -q 'masters and moments of 5 on NVMe, weights of 4 on NVMe$' out &&
+    grep -q 'asked for: everything on NVMe' out &&
+    grep -q '^  NVMe: ' out && grep -q 'pieces from and to NVMe' out &&
+    grep -q 'a step reads [0-9.]* GB there and writes .* TB a day at' out &&
+    grep -q 'NVMe  *[0-9]* %' out &&
+    with_homes 0 nvme nvme && ! grep -q '^  NVMe: ' out &&
+    with_homes 0 nvme nvme --set zero_offload.fill=false --json &&
+    grep -q '"optimizer_on_nvme_units":5,"weights_on_nvme_units":4' out &&
+    grep -q '"nvme_write_bytes_per_step":[1-9]' out &&
+    plans 0 --profile h200 --nvme disk:1G --set zero_offload.fill=false &&
+    grep -q '^  NVMe: .* of 1.00 GiB' out &&
+    plans 3 --profile h200 --nvme disk:1M --set zero_offload.fill=false &&
+    grep -q 'on NVMe, and .* are allowed or free (--nvme DIR:SIZE)' err
 }
 # What would help where a budget is too small for any run, on several devices
 # too.
@@ -180,7 +197,8 @@ case_ 'a shipped profile is named' named
 case_ 'what would help is said for several devices' hints
 case_ 'what would help where nothing leaves the device' hints_resident
 case_ 'where states live is said' homes
-case_ 'homes that there are not are refused by name' no_homes
+case_ 'homes that there are not have no effect, and a line' no_homes
+case_ 'states on NVMe have a section, with what wears it' on_nvme
 case_ 'a slower machine takes longer' json
 case_ 'a profile that is not there' unknown
 case_ 'a profile without rates' no_rates

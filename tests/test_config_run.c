@@ -58,8 +58,9 @@ static void test_defaults(void)
     TAP_CHECK_INT(run.config.loss_scale.window, 1000);
     TAP_CHECK_INT(run.config.loss_scale.hysteresis, 2);
     TAP_CHECK(run.config.loss_scale.min_scale == 1.0);
-    TAP_CHECK_INT(run.config.aio.block_size_bytes, 1048576);
-    TAP_CHECK_INT(run.config.aio.queue_depth, 8);
+    TAP_CHECK_INT(run.config.aio.block_size_bytes, 0); /* the store chooses */
+    TAP_CHECK_INT(run.config.aio.queue_depth, 0);
+    TAP_CHECK_INT(run.config.aio.intra_op_parallelism, 0);
     TAP_CHECK(run.config.gradient_clipping == 0.0);
     TAP_CHECK(run.config.optimizer.learning_rate == 5e-5);
     TAP_CHECK(run.config.optimizer.moment_dtype == ZO_F32);
@@ -459,20 +460,20 @@ static void test_rest(void)
     TAP_CHECK(load(&run,
                    "{\"activation_checkpointing\": {\"cpu_checkpointing\": "
                    "true}, \"aio\": {\"block_size\": 262144, "
-                   "\"queue_depth\": 32, \"single_submit\": true}, "
+                   "\"queue_depth\": 32, \"intra_op_parallelism\": 3}, "
                    "\"steps_per_print\": 50, \"dataloader_drop_last\": true, "
                    "\"wandb\": {\"enabled\": false, \"project\": \"p\"}, "
                    "\"csv_monitor\": {\"enabled\": true, \"output_path\": "
                    "\"o\"}, \"zero_offload\": {\"loss_reduction\": "
                    "\"micro_batch\", \"rope_precision\": \"model\", "
                    "\"recompute\": \"cheap\", \"nvme_verify\": false, "
-                   "\"nvme_pieces\": 4, \"max_skips\": 7}}",
+                   "\"nvme_allow_memory\": true, \"max_skips\": 7}}",
                    "--seed 7 --max-steps 9") == ZO_OK);
     TAP_CHECK(run.config.activations.cpu_checkpointing);
     TAP_CHECK(run.config.activations.recompute == ZO_RECOMPUTE_CHEAP);
     TAP_CHECK_INT(run.config.aio.block_size_bytes, 262144);
     TAP_CHECK_INT(run.config.aio.queue_depth, 32);
-    TAP_CHECK(run.config.aio.single_submit && run.config.aio.overlap_events);
+    TAP_CHECK_INT(run.config.aio.intra_op_parallelism, 3);
     TAP_CHECK_INT(run.config.steps_per_print, 50);
     TAP_CHECK(run.config.drop_last);
     TAP_CHECK(strcmp(run.config.wandb.project, "p") == 0);
@@ -484,7 +485,7 @@ static void test_rest(void)
     TAP_CHECK(run.config.loss_reduction == ZO_LOSS_PER_MICRO_BATCH);
     TAP_CHECK(run.config.rope_precision == ZO_ROPE_PRECISION_MODEL);
     TAP_CHECK(!run.config.nvme_verify);
-    TAP_CHECK_INT(run.config.nvme_pieces, 4);
+    TAP_CHECK(run.config.nvme_allow_memory);
     TAP_CHECK_INT(run.config.max_skips, 7);
     TAP_CHECK_INT(run.config.seed, 7);
     TAP_CHECK_INT(run.config.max_steps, 9);

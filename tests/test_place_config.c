@@ -172,21 +172,71 @@ static void test_several_devices(void)
     }
 }
 
+/* The folder, by key or option, lets the planner go as far as NVMe; one key
+ * with it does not take the other along. */
 static void test_nvme(void)
 {
+    static const struct {
+        const char *json, *options;
+        enum zo_tier weights, optimizer;
+    } cases[] = {
+        {STAGE3(PARAM(ON("nvme") ", \"nvme_path\": \"d\"")), "", ZO_TIER_NVME,
+         ZO_TIER_CPU},
+        {STAGE3(OPTIMIZER(ON("nvme") ", \"nvme_path\": \"d\"")), "",
+         ZO_TIER_CPU, ZO_TIER_NVME},
+        {STAGE3("\"overlap_comm\": true"), "--nvme d", ZO_TIER_NVME,
+         ZO_TIER_NVME},
+        {STAGE3(OPTIMIZER(ON("cpu"))), "--nvme d", ZO_TIER_NVME, ZO_TIER_CPU},
+        {STAGE2("\"overlap_comm\": true"), "--nvme d", ZO_TIER_GPU,
+         ZO_TIER_CPU},
+    };
+
+    for (size_t i = 0; i < ZO_COUNT(cases); i++) {
+        const struct asked asked = {.json = cases[i].json,
+                                    .options = cases[i].options};
+        struct zo_place_options options = {0};
+        struct run run;
+
+        if (opens(&asked, &run, &options)) {
+            TAP_CHECK_INT(options.weights_limit, cases[i].weights);
+            TAP_CHECK_INT(options.optimizer_limit, cases[i].optimizer);
+            TAP_CHECK(zo_place_check(&run.config) == ZO_OK);
+        }
+        unload(&run);
+    }
+}
+
+/* The store's options; two folders are one too many. */
+static void test_store(void)
+{
+    struct zo_nvme_options options;
     struct run run;
 
-    TAP_CHECK(load(&run, STAGE3(PARAM(ON("nvme") ", \"nvme_path\": \"d\"")),
-                   "") == ZO_OK);
-    TAP_CHECK(zo_place_check(&run.config) == ZO_E_NOSUPPORT);
-    TAP_CHECK(strstr(zo_err_last()->text,
-                     "offload_param.device: this version does not spill to "
-                     "NVMe") != NULL);
+    TAP_CHECK(load(&run,
+                   "{\"aio\": {\"block_size\": 8192, \"queue_depth\": 5, "
+                   "\"intra_op_parallelism\": 3}, \"zero_offload\": "
+                   "{\"nvme_verify\": false, \"nvme_allow_memory\": true}, "
+                   "\"zero_optimization\": {\"stage\": 3}}",
+                   "--nvme d:1G") == ZO_OK);
+    options = zo_place_nvme(&run.config);
+    TAP_CHECK(strcmp(options.directory, "d") == 0);
+    TAP_CHECK_INT((long long)options.block_bytes, 8192);
+    TAP_CHECK_INT(options.depth, 5);
+    TAP_CHECK_INT(options.threads, 3);
+    TAP_CHECK(options.skips_verify && options.allows_memory);
     unload(&run);
-    TAP_CHECK(load(&run, STAGE3(OPTIMIZER(ON("nvme") ", \"nvme_path\": \"d\"")),
-                   "") == ZO_OK);
+    TAP_CHECK(load(&run, STAGE3("\"overlap_comm\": true"), "") == ZO_OK);
+    options = zo_place_nvme(&run.config);
+    TAP_CHECK(options.directory == NULL && !options.skips_verify &&
+              !options.allows_memory && options.depth == 0);
+    unload(&run);
+    TAP_CHECK(
+        load(&run,
+             STAGE3(OPTIMIZER(ON("nvme") ", \"nvme_path\": \"d\"") ", " PARAM(
+                 ON("nvme") ", \"nvme_path\": \"e\"")),
+             "") == ZO_OK);
     TAP_CHECK(zo_place_check(&run.config) == ZO_E_NOSUPPORT);
-    TAP_CHECK(strstr(zo_err_last()->text, "offload_optimizer.device") != NULL);
+    TAP_CHECK(strstr(zo_err_last()->text, "nvme_path: e, but") != NULL);
     unload(&run);
 }
 
@@ -365,8 +415,8 @@ static void test_lines(void)
     check_note(STAGE3("\"stage3_param_persistence_threshold\": 5"),
                "small tensors move with their unit");
     check_note(STAGE3(OPTIMIZER("\"buffer_count\": 9")), "in place");
-    check_note(STAGE3(PARAM("\"buffer_count\": 9")), "host memory and NVMe");
-    check_note(STAGE3(PARAM("\"buffer_size\": 9")), "host memory and NVMe");
+    check_note(STAGE3(PARAM("\"buffer_count\": 9")), "two buffers");
+    check_note(STAGE3(PARAM("\"buffer_size\": 9")), "holds a whole unit");
     check_note(STAGE3(PARAM("\"max_in_cpu\": 9")), "--host-memory is the");
 }
 
@@ -409,7 +459,8 @@ int main(void)
         {"evaluation has no masters", test_evaluation},
         {"several devices offload what their stage shares",
          test_several_devices},
-        {"NVMe is refused by name", test_nvme},
+        {"a folder lets states go as far as NVMe", test_nvme},
+        {"how the store works is configured; it has one folder", test_store},
         {"a silent JSON leaves the planner free", test_defaults},
         {"fill, ratio, pin_memory, cpu_checkpointing", test_flags},
         {"what is recomputed is what is named", test_recompute},

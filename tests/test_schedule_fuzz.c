@@ -12,6 +12,7 @@
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 #include "tests/fake_model.h"
+#include "tests/nvme_help.h"
 #include "tests/offload_help.h"
 #include "tests/tap.h"
 
@@ -90,6 +91,25 @@ struct pair {
     struct zo_executor *meant, *run;
 };
 
+static enum zo_status open_executor(const struct zo_program *program,
+                                    const struct zo_machine *machine,
+                                    const struct zo_executor_options *options,
+                                    struct zo_executor **executor_out)
+{
+    const char *memory = nvme_help_memory();
+    const struct zo_nvme_options nvme = {
+        .directory = memory != NULL ? memory : nvme_help_disk(),
+        .how = ZO_NVME_POOL,
+        .depth = 2,
+        .threads = 2,
+        .allows_memory = true,
+    };
+    struct zo_executor_options given = *options;
+
+    given.nvme = &nvme;
+    return zo_executor_open(program, machine, &given, executor_out);
+}
+
 static enum zo_status pair_open(struct pair *pair,
                                 const struct zo_program *program,
                                 const struct zo_executor_options *options,
@@ -99,8 +119,8 @@ static enum zo_status pair_open(struct pair *pair,
     ZO_TRY(help_machine_open(&pair->calm, program->device_count, 1, 0));
     ZO_TRY(help_machine_open(&pair->hasty, program->device_count, seed,
                              delay_us_max));
-    ZO_TRY(zo_executor_open(program, &pair->calm, &serial, &pair->meant));
-    return zo_executor_open(program, &pair->hasty, options, &pair->run);
+    ZO_TRY(open_executor(program, &pair->calm, &serial, &pair->meant));
+    return open_executor(program, &pair->hasty, options, &pair->run);
 }
 
 /* For programs that the builder makes. */
@@ -174,17 +194,28 @@ static void test_runs(void)
 
 /* ---- the builder's lists ------------------------------------------------- */
 
+static const struct zo_unit_homes kinds[] = {
+    {ZO_TIER_GPU, ZO_TIER_GPU},  {ZO_TIER_GPU, ZO_TIER_CPU},
+    {ZO_TIER_CPU, ZO_TIER_CPU},  {ZO_TIER_GPU, ZO_TIER_NVME},
+    {ZO_TIER_CPU, ZO_TIER_NVME}, {ZO_TIER_NVME, ZO_TIER_CPU},
+    {ZO_TIER_NVME, ZO_TIER_NVME}};
+enum { KINDS = (int)ZO_COUNT(kinds), HOST_KINDS = 3 };
+
 /* Where the units of one device live. */
 static void random_homes(struct help_random *random, struct fake_shape *shape)
 {
-    const struct zo_unit_homes kinds[] = {{ZO_TIER_GPU, ZO_TIER_GPU},
-                                          {ZO_TIER_GPU, ZO_TIER_CPU},
-                                          {ZO_TIER_CPU, ZO_TIER_CPU}};
-    /* One kind for all, or a kind for each. */
-    const uint64_t all = help_below(random, 5);
+    /* One kind for all, or a kind for each; NVMe, which takes long, now and
+     * then. */
+    const uint64_t count = help_once_in(random, 3) ? KINDS : HOST_KINDS;
+    const uint64_t all = help_below(random, count + 2);
 
     for (int u = 0; u < shape->units; u++) {
-        shape->homes[u] = kinds[all < 3 ? all : help_below(random, 3)];
+        struct zo_unit_homes *homes = &shape->homes[u];
+
+        *homes = kinds[all < count ? all : help_below(random, count)];
+        if (u == 0 && shape->reads_rows && homes->weights == ZO_TIER_NVME) {
+            homes->weights = ZO_TIER_CPU;
+        }
     }
 }
 
@@ -204,6 +235,8 @@ static struct zo_placement random_placement(struct help_random *random,
         .weight_copies = help_once_in(random, 2),
         .pageable_weights = help_once_in(random, 3),
         .pageable_optimizer = help_once_in(random, 3),
+        .nvme_ring = 3 + (int)help_below(random, 2),
+        .nvme_rings_gradients = help_once_in(random, 2),
         .waits_to_fetch = help_once_in(random, 4),
         .reuse_max_elems =
             help_once_in(random, 3) ? 1 + (int64_t)help_below(random, 1500) : 0,
@@ -252,8 +285,11 @@ static void describe(const struct fake_shape *shape)
     char homes[FAKE_UNITS_MAX + 1] = "";
 
     for (int u = 0; u < shape->units; u++) {
-        homes[u] = "rob"[(shape->homes[u].weights != ZO_TIER_GPU) +
-                         (shape->homes[u].optimizer != ZO_TIER_GPU)];
+        for (int k = 0; k < KINDS; k++) {
+            if (memcmp(&shape->homes[u], &kinds[k], sizeof(kinds[k])) == 0) {
+                homes[u] = "robONWB"[k];
+            }
+        }
     }
     (void)printf(
         "# seed %d: %d units (%s, rows %d), %d devices, %d of %d micro batches "
@@ -315,7 +351,9 @@ static bool gaps_are_zero(const struct fake_model *model,
     struct zo_unit_gap gaps[3];
     const int count = zo_unit_gaps(&model->units[u], gaps, 3);
     const char *bytes =
-        id == ZO_NO_BUFFER ? NULL : zo_executor_address(executor, id, 0);
+        id == ZO_NO_BUFFER || zo_executor_tier(executor, id) == ZO_TIER_NVME
+            ? NULL
+            : zo_executor_address(executor, id, 0);
 
     for (int i = 0; i < count && bytes != NULL; i++) {
         for (size_t k = (size_t)gaps[i].begin_elems * elem_bytes;

@@ -338,6 +338,8 @@ enum zo_status tiny_open_trainer(struct tiny_run *run)
         .evaluates_only = k->evaluates_only,
         .gpu_memory_bytes = k->gpu_memory_bytes,
         .host_memory_bytes = k->host_memory_bytes,
+        .nvme_bytes = k->nvme_bytes,
+        .nvme = k->nvme,
         .is_serial = k->is_serial || k->poisons,
         .poisons = k->poisons,
         .fail_at_op = k->fail_at_op,

@@ -45,7 +45,8 @@ struct tiny_knobs {
     uint64_t fail_at_op;
     bool records_times;
     struct zo_trace *trace; /* borrowed; opened, with records_times */
-    uint64_t gpu_memory_bytes, host_memory_bytes;
+    uint64_t gpu_memory_bytes, host_memory_bytes, nvme_bytes;
+    const struct zo_nvme_options *nvme;   /* borrowed [as configured] */
     const struct zo_placement *placement; /* borrowed [planned] */
     enum zo_simd simd;
     int cpu_threads;

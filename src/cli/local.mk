@@ -78,6 +78,7 @@ libzo_a_SOURCES += \
 	src/cli/saving_settings.c \
 	src/cli/saving_thread.c \
 	src/cli/setup.c \
+	src/cli/setup_nvme.c \
 	src/cli/setup.h \
 	src/cli/signals.c \
 	src/cli/signals.h \
@@ -102,6 +103,7 @@ dist_check_SCRIPTS += \
 	tests/kill_loop.sh \
 	tests/main_job.sh \
 	tests/doctor.sh \
+	tests/nvme_train.sh \
 	tests/parity.sh \
 	tests/plan_table.sh \
 	tests/looking.sh \

@@ -226,6 +226,7 @@ enum zo_status zo_cli_profile(const struct zo_setup *setup, bool measures,
     zo_profile_init(&profile);
     if (setup->options->profile != NULL) {
         ZO_TRY(read_named(setup, &profile));
+        zo_setup_nvme_rates(setup, &profile);
         *profile_out = profile;
         *found_out = true;
         return ZO_OK;
@@ -235,6 +236,7 @@ enum zo_status zo_cli_profile(const struct zo_setup *setup, bool measures,
     }
     status = find_or_measure(setup, path, measures, &profile, found_out);
     if (status == ZO_OK && *found_out) {
+        zo_setup_nvme_rates(setup, &profile);
         *profile_out = profile;
     }
     zo_free(path);

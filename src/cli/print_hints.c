@@ -86,6 +86,18 @@ static bool offload(struct zo_run_config *config)
     return changes;
 }
 
+/* The folder's name does not matter for what fits. */
+static bool spill(struct zo_run_config *config)
+{
+    struct zo_run_zero *zero = &config->zero;
+    const bool changes = zero->optimizer.nvme_path == NULL;
+
+    zero->stage = 3;
+    zero->optimizer.limit = zero->param.limit = ZO_HOME_NVME;
+    zero->optimizer.nvme_path = zero->param.nvme_path = ".";
+    return changes;
+}
+
 static bool accumulate_less(struct zo_run_config *config)
 {
     const bool changes = config->gradient_accumulation_steps > 1;
@@ -102,6 +114,8 @@ static const struct hint {
 } hints[] = {
     {offload, "ZeRO stage 3 with offload_optimizer and offload_param on cpu: "
               "states leave the GPU, the results are the same"},
+    {spill, "--nvme DIR at ZeRO stage 3: what host memory has no room for is "
+            "kept on a disk, the results are the same"},
     {recompute,
      "zero_offload.recompute \"layer\": layers are computed again in "
      "backward, the results are the same"},

@@ -27,6 +27,18 @@ static bool keeps_weights(const struct zo_build_options *build, int unit)
            !is_resident(build, unit);
 }
 
+static bool has_optimizer_on_nvme(const struct zo_build_options *build,
+                                  int unit)
+{
+    return !build->evaluates_only &&
+           homes_of(build, unit).optimizer == ZO_TIER_NVME;
+}
+
+static bool has_weights_on_nvme(const struct zo_build_options *build, int unit)
+{
+    return homes_of(build, unit).weights == ZO_TIER_NVME;
+}
+
 static int count_units(const struct zo_build_options *build,
                        bool (*is_such)(const struct zo_build_options *build,
                                        int unit))
@@ -66,20 +78,37 @@ static uint64_t copy_bytes(const struct zo_build_options *build, int unit,
     return bytes * times;
 }
 
-/* Bytes of a unit's states on the host, with those homes. */
-static uint64_t host_bytes(const struct zo_build_options *build, int unit,
-                           const struct zo_unit_homes *homes)
+/* Bytes of a unit's states off the device, with those homes: on the host, or
+ * on NVMe. */
+static uint64_t away_bytes(const struct zo_build_options *build, int unit,
+                           const struct zo_unit_homes *homes, bool on_nvme)
 {
     const uint64_t elems = (uint64_t)build->units[unit].elems;
-    const uint64_t copies =
-        build->type == ZO_F16 && build->placement.weight_copies ? 2 : 0;
+    const bool offloads =
+        !build->evaluates_only && homes->optimizer != ZO_TIER_GPU;
+    const bool spills = offloads && (homes->optimizer == ZO_TIER_NVME ||
+                                     homes->weights == ZO_TIER_NVME);
+    const bool has_copy = build->type == ZO_F16 && offloads &&
+                          (build->placement.weight_copies || spills);
+    /* A copy aside, weights are a part of their masters: bf16 half, fp32 all,
+     * fp16 none. */
+    const uint64_t typed = build->type != ZO_F16 || has_copy || !offloads
+                               ? zo_dtype_bytes(build->type)
+                               : 0;
+    const uint64_t rest = (build->type == ZO_BF16  ? 2
+                           : build->type == ZO_F16 ? 4
+                                                   : 0) +
+                          2 * zo_dtype_bytes(build->moment_type);
+    uint64_t bytes = 0;
 
-    if (!build->evaluates_only && homes->optimizer != ZO_TIER_GPU) {
-        return elems * (sizeof(float) + copies +
-                        2 * zo_dtype_bytes(build->moment_type));
+    if ((offloads || homes->weights != ZO_TIER_GPU) &&
+        (homes->weights == ZO_TIER_NVME) == on_nvme) {
+        bytes += typed;
     }
-    return homes->weights != ZO_TIER_GPU ? elems * zo_dtype_bytes(build->type)
-                                         : 0;
+    if (offloads && (homes->optimizer == ZO_TIER_NVME) == on_nvme) {
+        bytes += rest;
+    }
+    return elems * bytes;
 }
 
 static uint64_t less(uint64_t a, uint64_t b)
@@ -92,13 +121,15 @@ struct zo_cli_saved zo_cli_place_saved(const struct zo_cli_place *place)
     const struct zo_build_options *build = &place->build->options;
     const struct zo_unit_homes literal = {place->limits.weights,
                                           place->limits.optimizer};
-    struct zo_cli_saved saved = {0, 0};
+    struct zo_cli_saved saved = {0, 0, 0};
 
     for (int u = 0; u < build->unit_count; u++) {
         const struct zo_unit_homes homes = homes_of(build, u);
 
-        saved.host_bytes +=
-            less(host_bytes(build, u, &literal), host_bytes(build, u, &homes));
+        saved.host_bytes += less(away_bytes(build, u, &literal, false),
+                                 away_bytes(build, u, &homes, false));
+        saved.nvme_bytes += less(away_bytes(build, u, &literal, true),
+                                 away_bytes(build, u, &homes, true));
         saved.copy_bytes +=
             less(copy_bytes(build, u, &literal), copy_bytes(build, u, &homes));
     }
@@ -139,6 +170,13 @@ static void print_units(FILE *file, const struct zo_build_options *build)
 
 static const char *literal_text(const struct zo_cli_place *place)
 {
+    if (place->limits.weights == ZO_TIER_NVME) {
+        return place->limits.optimizer == ZO_TIER_NVME ? "everything on NVMe"
+                                                       : "weights on NVMe";
+    }
+    if (place->limits.optimizer == ZO_TIER_NVME) {
+        return "masters and moments on NVMe";
+    }
     if (place->limits.weights == ZO_TIER_GPU) {
         return "masters and moments on the host";
     }
@@ -173,16 +211,34 @@ static void print_saved(FILE *file, const struct zo_cli_place *place)
 
     if (!place->fills) {
         (void)fputs("; zero_offload.fill is off", file);
-    } else if (saved.host_bytes == 0 && saved.copy_bytes == 0) {
+    } else if (saved.host_bytes == 0 && saved.copy_bytes == 0 &&
+               saved.nvme_bytes == 0) {
         (void)fputs("; no room to fill up", file);
     } else {
         (void)fputs("\n  filling the rest saves ", file);
+        if (saved.nvme_bytes > 0) {
+            (void)fprintf(file, "%s of NVMe and ",
+                          zo_text_gib(text, sizeof(text), saved.nvme_bytes));
+        }
         if (saved.host_bytes > 0) {
             (void)fprintf(file, "%s of host memory and ",
                           zo_text_gib(text, sizeof(text), saved.host_bytes));
         }
         (void)fprintf(file, "about %s of copies a step",
                       zo_text_gib(text, sizeof(text), saved.copy_bytes));
+    }
+}
+
+static void print_spilled(FILE *file, const struct zo_build_options *build)
+{
+    const int optimizers = count_units(build, has_optimizer_on_nvme);
+    const int weights = count_units(build, has_weights_on_nvme);
+
+    if (optimizers > 0) {
+        (void)fprintf(file, ", masters and moments of %d on NVMe", optimizers);
+    }
+    if (weights > 0) {
+        (void)fprintf(file, ", weights of %d on NVMe", weights);
     }
 }
 
@@ -196,6 +252,7 @@ void zo_cli_print_place(FILE *file, const struct zo_cli_place *place)
     if (kept > 0 && place->limits.weights != ZO_TIER_GPU) {
         (void)fprintf(file, ", weights of %d more on the device", kept);
     }
+    print_spilled(file, build);
     if (place->limits.weights != ZO_TIER_GPU ||
         place->limits.optimizer != ZO_TIER_GPU) {
         print_literal(file, place);
@@ -282,7 +339,12 @@ void zo_cli_write_place(struct zo_jsonl *json, const char *key,
                       place->place->literal_gpu_bytes + place->own_bytes);
         zo_jsonl_int(json, "tried", place->place->tried);
     }
+    zo_jsonl_int(json, "optimizer_on_nvme_units",
+                 count_units(build, has_optimizer_on_nvme));
+    zo_jsonl_int(json, "weights_on_nvme_units",
+                 count_units(build, has_weights_on_nvme));
     zo_jsonl_uint(json, "saved_host_bytes", saved.host_bytes);
+    zo_jsonl_uint(json, "saved_nvme_bytes", saved.nvme_bytes);
     zo_jsonl_uint(json, "saved_copy_bytes", saved.copy_bytes);
     zo_jsonl_int(json, "pass_micro_batches", p->pass_micros);
     zo_jsonl_int(json, "host_boundaries", p->host_boundaries);

@@ -26,9 +26,11 @@ struct zo_cli_place {
     uint64_t budget_bytes; /* of it; 0: none */
 };
 
-/* What is kept off the host by filling up faster tiers, about. */
+/* What is kept off the host and NVMe by filling up faster tiers, about. */
 struct zo_cli_saved {
     uint64_t host_bytes; /* of states */
+    uint64_t nvme_bytes; /* likewise; those that move to the host are then not
+                            off it */
     uint64_t copy_bytes; /* over the bus, a step */
 };
 struct zo_cli_saved zo_cli_place_saved(const struct zo_cli_place *place);

@@ -128,7 +128,7 @@ static const char *kept_text(enum zo_keep keep)
 
 static bool names_host(const struct zo_run_offload *offload)
 {
-    return offload->limit == ZO_HOME_CPU;
+    return offload->limit == ZO_HOME_CPU || offload->limit == ZO_HOME_NVME;
 }
 
 /* A machine that is not here has no names of its own. */
@@ -217,6 +217,54 @@ static void print_host(FILE *file, const struct zo_setup *setup,
     print_host_rest(file, setup, trainer);
 }
 
+/* What a disk is asked for: its wear is in bytes written. */
+static void print_wear(FILE *file, const struct zo_setup *setup,
+                       const struct zo_trainer *trainer)
+{
+    const struct zo_build *build = zo_trainer_build(trainer);
+    const struct zo_place *place = zo_trainer_place(trainer);
+    const bool evaluates = build->options.evaluates_only;
+    const struct zo_plan_nvme moved =
+        zo_plan_nvme(&build->program, evaluates ? build->evaluation_schedule
+                                                : build->step_schedule);
+    const double written = (double)moved.written_bytes;
+
+    (void)fprintf(file, "  %s reads %.2f GB there and writes %.2f GB",
+                  evaluates ? "a micro batch" : "a step",
+                  (double)moved.read_bytes * 1e-9, written * 1e-9);
+    if (written > 0.0 && place != NULL && place->step_seconds > 0.0) {
+        (void)fprintf(file, ", %.3g TB a day at %.3g s a step",
+                      written * 1e-12 * 86400.0 / place->step_seconds,
+                      place->step_seconds);
+    }
+    if (written > 0.0) {
+        (void)fprintf(
+            file,
+            "; the run of %" PRId64 " step%s writes %.3g TB.  What wears an "
+            "SSD is what is written: gradient accumulation%s write less",
+            setup->total_steps, setup->total_steps == 1 ? "" : "s",
+            written * 1e-12 * (double)setup->total_steps,
+            build->options.moment_type == ZO_BF16
+                ? " makes fewer steps, which"
+                : " and zero_offload.moment_dtype \"bf16\"");
+    }
+    (void)fputc('\n', file);
+}
+
+static void print_nvme(FILE *file, const struct zo_setup *setup,
+                       const struct zo_trainer *trainer)
+{
+    const struct zo_build *build = zo_trainer_build(trainer);
+    const struct own none = {0, 0, 0};
+    struct zo_plan_arena arena;
+
+    zo_plan_arena(&build->program, ZO_TIER_NVME, 0, &arena);
+    if (arena.total_bytes > 0) {
+        print_arena(file, "NVMe", build, &arena, &none, setup->nvme_bytes);
+        print_wear(file, setup, trainer);
+    }
+}
+
 static bool is_alike(const struct zo_setup *setup,
                      const struct zo_trainer *trainer, int left, int right)
 {
@@ -282,6 +330,7 @@ void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
     zo_cli_print_rings(file, &place);
     print_devices(file, setup, trainer);
     print_host(file, setup, trainer);
+    print_nvme(file, setup, trainer);
 }
 
 static void write_arena(struct zo_jsonl *json, const char *name,
@@ -313,6 +362,27 @@ static void write_arena(struct zo_jsonl *json, const char *name,
         zo_jsonl_int(json, "fullest_unit", arena->unit);
     }
     zo_jsonl_object_end(json);
+}
+
+static void write_nvme(struct zo_jsonl *json, const struct zo_setup *setup,
+                       const struct zo_trainer *trainer)
+{
+    const struct zo_build *build = zo_trainer_build(trainer);
+    const struct own none = {0, 0, 0};
+    struct zo_plan_arena arena;
+    struct zo_plan_nvme moved;
+
+    zo_jsonl_array_begin(json, "nvme");
+    zo_plan_arena(&build->program, ZO_TIER_NVME, 0, &arena);
+    if (arena.total_bytes > 0) {
+        write_arena(json, "NVMe", build, &arena, &none, setup->nvme_bytes);
+    }
+    zo_jsonl_array_end(json);
+    if (!build->options.evaluates_only) {
+        moved = zo_plan_nvme(&build->program, build->step_schedule);
+        zo_jsonl_uint(json, "nvme_read_bytes_per_step", moved.read_bytes);
+        zo_jsonl_uint(json, "nvme_write_bytes_per_step", moved.written_bytes);
+    }
 }
 
 enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
@@ -356,6 +426,7 @@ enum zo_status zo_cli_print_plan_json(FILE *file, const struct zo_setup *setup,
     write_arena(&json, "pageable", build, &arena, &none,
                 setup->host_memory_bytes);
     zo_jsonl_array_end(&json);
+    write_nvme(&json, setup, trainer);
     if (extras->time != NULL) {
         zo_cli_write_time(&json, "time", extras->time);
     } else {

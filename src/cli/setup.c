@@ -163,27 +163,6 @@ static enum zo_status open_config(struct zo_setup *setup,
     return zo_devices_open(&devices, &setup->devices);
 }
 
-/* What this version does not do is refused by name, not ignored. */
-static enum zo_status refuse_what_is_missing(const struct zo_setup *setup)
-{
-    static const struct {
-        enum zo_option_id id;
-        const char *why;
-    } missing[] = {
-        {ZO_OPTION_NVME, "does not spill to NVMe"},
-    };
-    size_t count = 0;
-    const struct zo_option *table = zo_cli_options(&count);
-
-    for (size_t i = 0; i < ZO_COUNT(missing); i++) {
-        if (zo_option_given(setup->options, missing[i].id)) {
-            return ZO_FAIL(ZO_E_NOSUPPORT, "--%s: this version %s",
-                           table[missing[i].id].name, missing[i].why);
-        }
-    }
-    return zo_place_check(&setup->config);
-}
-
 static enum zo_status check_simd(const struct zo_setup *setup)
 {
     const enum zo_simd simd = (enum zo_simd)setup->options->simd;
@@ -464,14 +443,15 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     }
     ZO_TRY(zo_cli_model_folder(options, &setup->model_folder));
     ZO_TRY(open_config(setup, notes));
-    ZO_TRY(refuse_what_is_missing(setup));
+    ZO_TRY(zo_place_check(&setup->config));
     ZO_TRY(check_simd(setup));
     ZO_TRY(note_stage(setup, notes));
     ZO_TRY(note_collectives(setup, notes));
     ZO_TRY(note_wishes(setup, notes));
     ZO_TRY(open_rows(setup, notes));
     ZO_TRY(zo_run_config_finish(&setup->config, setup->total_steps, notes));
-    return set_budgets(setup, notes);
+    ZO_TRY(set_budgets(setup, notes));
+    return zo_setup_open_nvme(setup);
 }
 
 void zo_setup_close(struct zo_setup *setup)
@@ -504,7 +484,7 @@ enum zo_status zo_setup_vary(const struct zo_setup *setup,
 
     varied.options = options;
     ZO_TRY(zo_run_config_read(options, &facts, notes, &varied.config));
-    ZO_TRY_GOTO(close_config, refuse_what_is_missing(&varied));
+    ZO_TRY_GOTO(close_config, zo_place_check(&varied.config));
     ZO_TRY_GOTO(close_config, zo_run_config_finish(&varied.config,
                                                    setup->total_steps, notes));
     *varied_out = varied;
@@ -556,6 +536,7 @@ static enum zo_status find_profile(const struct zo_setup *setup,
         found = strcasestr(device, shipped->name) != NULL;
         *profile = found ? *shipped : *profile;
     }
+    zo_setup_nvme_rates(setup, profile);
     return ZO_OK;
 }
 
@@ -605,6 +586,7 @@ trainer_options(const struct zo_setup *setup, bool times_ops,
         .eval_every = eval_interval(setup),
         .gpu_memory_bytes = setup->gpu_memory_bytes,
         .host_memory_bytes = setup->host_memory_bytes,
+        .nvme_bytes = setup->nvme_bytes,
     };
 }
 

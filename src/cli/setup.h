@@ -30,6 +30,10 @@ struct zo_setup {
     int64_t positions_max;
     int64_t steps_per_epoch, total_steps;
     uint64_t gpu_memory_bytes, host_memory_bytes; /* budgets */
+    const char *nvme_directory; /* borrowed of config; NULL: no NVMe */
+    uint64_t nvme_bytes;        /* budget; 0: none to keep to */
+    /* Measured there, bytes a second; 0: not, for a plan for elsewhere. */
+    double nvme_read_rate, nvme_write_rate;
     uint64_t host_room_bytes; /* free there; ZO_SYSTEM_NO_LIMIT: unknown */
     bool avoids_locking;      /* the system has refused to lock memory */
     /* Rates to predict with, known already; borrowed; NULL: as the options
@@ -66,6 +70,12 @@ void zo_setup_vary_end(struct zo_setup *varied);
  */
 enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
                                 struct zo_trainer **trainer_out) ZO_MUST_CHECK;
+
+/* Fills the fields of NVMe: setup_nvme.c, for zo_setup_open(). */
+enum zo_status zo_setup_open_nvme(struct zo_setup *setup) ZO_MUST_CHECK;
+/* What was measured, in place of the profile's. */
+void zo_setup_nvme_rates(const struct zo_setup *setup,
+                         struct zo_profile *profile);
 
 /*
  * The budget of a GPU where none is asked for: what was free of it before

@@ -20,6 +20,9 @@
 #include "src/train/monitor.h"
 #include "src/train/watch.h"
 
+#define NVME_BYTES_LEAST 1e9 /* of a step, whose rate tells something */
+#define NVME_SLOW        1.5 /* times the time that it should take */
+
 /* What a run needs beside its setup. */
 struct run {
     struct zo_cli *cli;
@@ -30,6 +33,7 @@ struct run {
     struct zo_trace *trace;
     struct zo_monitor *monitor; /* NULL: the JSON asks for none */
     struct zo_err file_failure; /* the first; status ZO_OK: none */
+    bool has_told_slow;         /* that NVMe is slower than measured */
     struct zo_progress progress;
     struct zo_saving saving;
     struct zo_watch watch;                       /* with --watch */
@@ -315,6 +319,38 @@ static enum zo_status keep_going(struct run *run, const char *what,
         run->file_failure.text, what);
 }
 
+/* Once: a disk that is full, hot or shared falls behind what it did at the
+ * start, and so does the step behind its prediction. */
+static enum zo_status tell_slow_nvme(struct run *run,
+                                     const struct zo_step_metrics *metrics)
+{
+    const struct zo_setup *setup = &run->setup;
+    const double bytes =
+        (double)metrics->nvme_read_bytes + (double)metrics->nvme_write_bytes;
+    double wanted;
+
+    if (run->has_told_slow || setup->nvme_read_rate <= 0.0 ||
+        bytes < NVME_BYTES_LEAST) {
+        return ZO_OK;
+    }
+    wanted = (double)metrics->nvme_read_bytes / setup->nvme_read_rate +
+             (double)metrics->nvme_write_bytes / setup->nvme_write_rate;
+    if (metrics->nvme_seconds < NVME_SLOW * wanted) {
+        return ZO_OK;
+    }
+    run->has_told_slow = true;
+    zo_progress_break(&run->progress);
+    ZO_TRY(zo_note_add(&run->cli->notes, ZO_NOTE_WARN,
+                       "step %" PRId64
+                       ": NVMe moved %.2f GB/s; at the start it was measured "
+                       "at %.2f: reads of %.2f and writes of %.2f GB/s",
+                       metrics->step, bytes * 1e-9 / metrics->nvme_seconds,
+                       bytes * 1e-9 / wanted, setup->nvme_read_rate * 1e-9,
+                       setup->nvme_write_rate * 1e-9));
+    zo_cli_print_notes(run->cli);
+    return ZO_OK;
+}
+
 static void show_step(struct run *run, const struct zo_step_metrics *metrics)
 {
     const bool draws =
@@ -358,6 +394,7 @@ static enum zo_status on_step(void *context,
     struct run *run = context;
 
     show_step(run, metrics);
+    ZO_TRY(tell_slow_nvme(run, metrics));
     ZO_TRY(keep_going(run, "metrics", zo_metrics_step(run->metrics, metrics)));
     if (run->monitor != NULL) {
         ZO_TRY(keep_going(run, "tensorboard and csv_monitor",
@@ -482,6 +519,7 @@ static void open_progress(struct run *run)
         .total_steps = options.total_steps,
         .gpu_bytes = run->setup.gpu_memory_bytes,
         .host_bytes = run->setup.host_memory_bytes,
+        .nvme_bytes = run->setup.nvme_bytes,
     };
 
     zo_progress_init(&run->progress, &options);
@@ -564,6 +602,23 @@ static enum zo_status finish(struct run *run)
     return ZO_OK;
 }
 
+/* A disk has failed the run: what is left to go on from. */
+static void tell_last_state(const struct run *run)
+{
+    const struct zo_saving *saving = &run->saving;
+    const int64_t step = saving->saved > 0 ? saving->saved : saving->step;
+
+    if (step > 0) {
+        (void)fprintf(run->cli->err,
+                      "note: the state of step %" PRId64 " is whole in %s; "
+                      "--resume goes on from there\n",
+                      step, run->setup.options->output);
+    } else {
+        (void)fprintf(run->cli->err, "note: no state had been saved; the run "
+                                     "begins anew\n");
+    }
+}
+
 static enum zo_status run_steps(struct run *run)
 {
     const struct zo_trainer_watch watch = {
@@ -581,6 +636,9 @@ static enum zo_status run_steps(struct run *run)
     zo_signals_catch();
     status = zo_trainer_run(run->trainer, &watch, &steps);
     zo_progress_break(&run->progress);
+    if (status == ZO_E_IO || status == ZO_E_CORRUPT) {
+        tell_last_state(run);
+    }
     ZO_TRY(status);
     if (!run->setup.options->save_only_model) {
         ZO_TRY(save_state(run, steps, false));
@@ -602,6 +660,22 @@ static bool may_do_without_locking(const struct run *run)
 
     return !(zero->optimizer.pins_as_asked && zero->optimizer.pin_memory) &&
            !(zero->param.pins_as_asked && zero->param.pin_memory);
+}
+
+/* What the store has to tell: a line each. */
+static enum zo_status note_nvme(struct run *run)
+{
+    const char *notes =
+        zo_executor_nvme_notes(zo_trainer_executor(run->trainer));
+
+    while (*notes != '\0') {
+        const size_t length = strcspn(notes, "\n");
+
+        ZO_TRY(zo_note_add(&run->cli->notes, ZO_NOTE_WARN, "--nvme %s: %.*s",
+                           run->setup.nvme_directory, (int)length, notes));
+        notes += length + (notes[length] == '\n' ? 1 : 0);
+    }
+    return ZO_OK;
 }
 
 /*
@@ -628,7 +702,7 @@ static enum zo_status start(struct run *run)
     ZO_TRY(status);
     (void)fprintf(run->cli->out, "memory made ready in %.1f s\n",
                   zo_clock_seconds(started_ns, zo_clock_ns()));
-    return ZO_OK;
+    return note_nvme(run);
 }
 
 static enum zo_status train(struct run *run)

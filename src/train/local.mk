@@ -80,6 +80,7 @@ check_PROGRAMS += \
 	tests/test_steady \
 	tests/test_trace \
 	tests/test_trainer \
+	tests/test_nvme_bits \
 	tests/test_offload_bits \
 	tests/test_resume \
 	tests/test_stages \
@@ -95,6 +96,8 @@ tests_test_steady_SOURCES = tests/test_steady.c $(tiny_run)
 tests_test_trace_SOURCES = tests/test_trace.c $(tiny_run)
 tests_test_trainer_SOURCES = tests/test_trainer.c $(tiny_run)
 tests_test_stages_SOURCES = tests/test_stages.c $(tiny_run)
+tests_test_nvme_bits_SOURCES = tests/test_nvme_bits.c tests/nvme_help.c \
+	tests/nvme_help.h $(tiny_run)
 tests_test_offload_bits_SOURCES = tests/test_offload_bits.c $(tiny_run)
 tests_test_resume_SOURCES = tests/test_resume.c $(tiny_run)
 tests_test_trainer_bits_SOURCES = tests/test_trainer_bits.c $(tiny_run)

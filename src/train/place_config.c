@@ -1,19 +1,24 @@
 #include "src/train/place_config.h"
 
+#include <string.h>
+
 #include "src/base/arith.h"
 
 /* ---- homes --------------------------------------------------------------- */
 
-/* JSON that is silent lets the planner place; the configuration has made
- * that, and cpu, the GPU where the stage does not let a state leave it. */
-static enum zo_tier slowest(enum zo_home_limit limit)
+/* JSON that is silent lets the planner place, on NVMe where --nvme gives a
+ * folder; the configuration has made that, and cpu, the GPU where the stage
+ * does not let a state leave it. */
+static enum zo_tier slowest(const struct zo_run_offload *offload)
 {
-    switch (limit) {
+    switch (offload->limit) {
     case ZO_HOME_GPU:
         return ZO_TIER_GPU;
     case ZO_HOME_PLANNED:
-    case ZO_HOME_CPU:
+        return offload->nvme_path != NULL ? ZO_TIER_NVME : ZO_TIER_CPU;
     case ZO_HOME_NVME:
+        return ZO_TIER_NVME;
+    case ZO_HOME_CPU:
         break;
     }
     return ZO_TIER_CPU;
@@ -28,9 +33,9 @@ struct zo_place_limits zo_place_limits(const struct zo_run_config *config,
     if (device_count > 1 && zero->stage == 0) {
         return limits; /* every device has all states: nothing to share */
     }
-    limits.weights = slowest(zero->param.limit);
+    limits.weights = slowest(&zero->param);
     if (trains) {
-        limits.optimizer = slowest(zero->optimizer.limit);
+        limits.optimizer = slowest(&zero->optimizer);
     }
     if (trains && limits.optimizer == ZO_TIER_GPU) {
         limits.weights = ZO_TIER_GPU; /* weights stay with their masters */
@@ -119,6 +124,22 @@ void zo_place_from_config(const struct zo_run_config *config,
     set_keep(config->activations.recompute, options);
 }
 
+struct zo_nvme_options zo_place_nvme(const struct zo_run_config *config)
+{
+    const struct zo_run_zero *zero = &config->zero;
+
+    return (struct zo_nvme_options){
+        .directory = zero->optimizer.nvme_path != NULL
+                         ? zero->optimizer.nvme_path
+                         : zero->param.nvme_path,
+        .depth = (int)config->aio.queue_depth,
+        .block_bytes = (size_t)config->aio.block_size_bytes,
+        .threads = (int)config->aio.intra_op_parallelism,
+        .skips_verify = !config->nvme_verify,
+        .allows_memory = config->nvme_allow_memory,
+    };
+}
+
 /* ---- words --------------------------------------------------------------- */
 
 static const char *name_of(const struct zo_run_config *config)
@@ -136,23 +157,15 @@ static bool asks_host(const struct zo_run_offload *offload)
 enum zo_status zo_place_check(const struct zo_run_config *config)
 {
     const struct zo_run_zero *zero = &config->zero;
-    const struct {
-        const char *section;
-        const struct zo_run_offload *offload;
-    } sections[] = {{"offload_optimizer", &zero->optimizer},
-                    {"offload_param", &zero->param}};
+    const char *optimizer = zero->optimizer.nvme_path;
+    const char *param = zero->param.nvme_path;
 
-    for (size_t i = 0; i < ZO_COUNT(sections); i++) {
-        const char *section = sections[i].section;
-
-        if (sections[i].offload->limit == ZO_HOME_NVME) {
-            return ZO_FAIL(ZO_E_NOSUPPORT,
-                           "%s: zero_optimization.%s.device: this version "
-                           "does not spill to NVMe; --set "
-                           "zero_optimization.%s.device=cpu goes as far as "
-                           "host memory",
-                           name_of(config), section, section);
-        }
+    if (optimizer != NULL && param != NULL && strcmp(optimizer, param) != 0) {
+        return ZO_FAIL(ZO_E_NOSUPPORT,
+                       "%s: zero_optimization.offload_param.nvme_path: %s, but "
+                       "offload_optimizer.nvme_path is %s; this version keeps "
+                       "all that is on NVMe in one folder",
+                       name_of(config), param, optimizer);
     }
     return ZO_OK;
 }

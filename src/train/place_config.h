@@ -15,16 +15,13 @@ ZO_C_BEGIN
 
 #define ZO_PLACE_RING_MAX 8 /* buffers of weights, unless a key says less */
 
-/* The slowest tiers, GPU or CPU, that states may use. */
+/* The slowest tiers, GPU, CPU or NVMe, that states may use. */
 struct zo_place_limits {
     enum zo_tier weights;
     enum zo_tier optimizer; /* masters and moments; without training: GPU */
 };
 
-/*
- * At stage 0 several devices hold everything.  A limit that needs NVMe counts
- * as CPU: zo_place_check() has refused it.
- */
+/* At stage 0 several devices hold everything. */
 struct zo_place_limits zo_place_limits(const struct zo_run_config *config,
                                        int device_count, bool trains);
 
@@ -36,10 +33,14 @@ struct zo_place_limits zo_place_limits(const struct zo_run_config *config,
 void zo_place_from_config(const struct zo_run_config *config,
                           struct zo_place_options *options);
 
+/* Where and how states on NVMe are kept, but for their bytes; borrows the
+ * folder.  Without one directory is NULL. */
+struct zo_nvme_options zo_place_nvme(const struct zo_run_config *config);
+
 /*
  * What this version does not do.
  *
- *   ZO_E_NOSUPPORT   NVMe
+ *   ZO_E_NOSUPPORT   two folders on NVMe
  */
 enum zo_status zo_place_check(const struct zo_run_config *config) ZO_MUST_CHECK;
 

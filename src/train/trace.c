@@ -18,7 +18,8 @@
 #define BUFFER_BYTES 65536
 #define NAME_BYTES   32
 #define PROCESS      1
-#define STEPS_LANE   0 /* then the lanes of streams, then the CPU's workers */
+#define STEPS_LANE   0 /* then the lanes of streams, then the CPU's workers, */
+#define WORKERS      256 /* of which there are no more; then those of NVMe */
 
 /* What each file of ours begins with. */
 static const char file_start[] = "{\"displayTimeUnit\":";
@@ -268,8 +269,9 @@ static uint32_t lane_of(const struct zo_trace *trace, const struct zo_op *op,
 {
     const uint32_t lane = zo_lane_of(&trace->build->program, op);
 
-    return lane == ZO_NO_LANE ? worker_lane(trace, worker)
-                              : STEPS_LANE + 1 + lane;
+    return lane != ZO_NO_LANE             ? STEPS_LANE + 1 + lane
+           : op->engine == ZO_ENGINE_NVME ? worker_lane(trace, WORKERS + worker)
+                                          : worker_lane(trace, worker);
 }
 
 static const struct zo_schedule *list_of(const struct zo_trace *trace,
@@ -297,10 +299,33 @@ static const struct zo_op *find_in_lane(const struct zo_trace *trace,
     return NULL;
 }
 
+/* The lane's name, if a kept operation ran in it. */
+static void put_lane_of_ops(struct zo_trace *trace, uint32_t lane)
+{
+    const uint32_t workers = worker_lane(trace, 0);
+    const struct zo_op *op = find_in_lane(trace, lane);
+    char name[NAME_BYTES];
+
+    if (op == NULL) {
+        return;
+    }
+    if (op->engine == ZO_ENGINE_NVME) {
+        (void)snprintf(name, sizeof(name), "NVMe %u",
+                       lane - worker_lane(trace, WORKERS));
+    } else if (lane >= workers) {
+        (void)snprintf(name, sizeof(name), "CPU %u", lane - workers);
+    } else if (op->engine == ZO_ENGINE_COLLECTIVE) {
+        (void)snprintf(name, sizeof(name), "collectives");
+    } else {
+        (void)snprintf(name, sizeof(name), "GPU %d %s", op->device,
+                       zo_engine_text(op->engine));
+    }
+    put_lane(trace, lane, name);
+}
+
 /* Names of the lanes in which a kept operation ran. */
 static void put_lanes(struct zo_trace *trace)
 {
-    const uint32_t workers = worker_lane(trace, 0);
     int last_worker = 0;
 
     for (size_t s = 0; s < trace->span_count; s++) {
@@ -312,21 +337,10 @@ static void put_lanes(struct zo_trace *trace)
     put_lane(trace, STEPS_LANE, "steps");
     for (uint32_t lane = STEPS_LANE + 1;
          lane <= worker_lane(trace, last_worker); lane++) {
-        const struct zo_op *op = find_in_lane(trace, lane);
-        char name[NAME_BYTES];
-
-        if (op == NULL) {
-            continue;
-        }
-        if (lane >= workers) {
-            (void)snprintf(name, sizeof(name), "CPU %u", lane - workers);
-        } else if (op->engine == ZO_ENGINE_COLLECTIVE) {
-            (void)snprintf(name, sizeof(name), "collectives");
-        } else {
-            (void)snprintf(name, sizeof(name), "GPU %d %s", op->device,
-                           zo_engine_text(op->engine));
-        }
-        put_lane(trace, lane, name);
+        put_lane_of_ops(trace, lane);
+    }
+    for (int flight = 0; flight < ZO_NVME_FLIGHTS; flight++) {
+        put_lane_of_ops(trace, worker_lane(trace, WORKERS + flight));
     }
 }
 

@@ -11,6 +11,7 @@
 #include "src/base/arith.h"
 #include "src/base/clock.h"
 #include "src/base/memory.h"
+#include "src/train/place_config.h"
 
 enum zo_status zo_trainer_open(const struct zo_trainer_options *options,
                                struct zo_trainer **trainer_out)
@@ -83,7 +84,10 @@ enum zo_status zo_trainer_start(struct zo_trainer *trainer)
 {
     const struct zo_trainer_options *options = &trainer->options;
     const struct zo_machine *machine = &options->devices->machine;
+    const struct zo_nvme_options nvme =
+        options->nvme != NULL ? *options->nvme : zo_place_nvme(options->config);
     const struct zo_executor_options executor = {
+        .nvme = &nvme,
         .cpu_workers = zo_trainer_workers(options),
         .is_serial = options->is_serial,
         .poisons = options->poisons,
@@ -260,12 +264,16 @@ static void fill_traffic(struct zo_trainer *trainer, int slot,
         machine->device_ops->mem_allocated(machine->devices[0], ZO_MEM_PINNED);
     metrics->h2d_bytes = list.bytes[ZO_ENGINE_H2D];
     metrics->d2h_bytes = list.bytes[ZO_ENGINE_D2H];
+    metrics->nvme_bytes = trainer->build.program.arena_bytes[ZO_TIER_NVME][0];
+    metrics->nvme_read_bytes = list.nvme_read_bytes;
+    metrics->nvme_write_bytes = list.nvme_write_bytes;
     metrics->compute_seconds = busy_seconds(trainer, &list, ZO_ENGINE_COMPUTE);
     metrics->h2d_seconds = busy_seconds(trainer, &list, ZO_ENGINE_H2D);
     metrics->d2h_seconds = busy_seconds(trainer, &list, ZO_ENGINE_D2H);
     metrics->collective_seconds =
         busy_seconds(trainer, &list, ZO_ENGINE_COLLECTIVE);
     metrics->cpu_seconds = busy_seconds(trainer, &list, ZO_ENGINE_CPU);
+    metrics->nvme_seconds = busy_seconds(trainer, &list, ZO_ENGINE_NVME);
 }
 
 /* Hands a step to the trace: what ran of it, in the lane of steps until now. */

@@ -36,6 +36,7 @@ struct zo_trainer_options {
     bool evaluates_only; /* weights and eval_batches; run() may not be called */
     uint64_t gpu_memory_bytes;  /* budget a device; 0: none to keep to */
     uint64_t host_memory_bytes; /* likewise */
+    uint64_t nvme_bytes;        /* likewise, on NVMe */
     bool avoids_locking;        /* states on the host are pageable, whatever the
                                    configuration says */
     /* Only planned, for the machine of `profile`, whose devices have memory of
@@ -53,6 +54,7 @@ struct zo_trainer_options {
     enum zo_simd simd;      /* of updates on the host; usable here */
     /* For tests. */
     const struct zo_placement *placement; /* borrowed; NULL: planned */
+    const struct zo_nvme_options *nvme;   /* borrowed; NULL: as configured */
     bool keeps_gradients;
     bool is_serial, poisons, times_ops;
     uint64_t fail_at_op;

@@ -78,6 +78,22 @@ static bool is_host_memory(const struct zo_trainer_options *options)
            !options->plans_elsewhere;
 }
 
+static enum zo_status check_nvme(const struct zo_trainer *trainer)
+{
+    const uint64_t need = trainer->build.program.arena_bytes[ZO_TIER_NVME][0];
+    const uint64_t budget = trainer->options.nvme_bytes;
+    char need_text[32], budget_text[32];
+
+    if (budget == 0 || need <= budget) {
+        return ZO_OK;
+    }
+    return ZO_FAIL(ZO_E_FIT,
+                   "the run needs %s on NVMe, and %s are allowed or free "
+                   "(--nvme DIR:SIZE); see the plan for what it is made of",
+                   zo_text_gib(need_text, sizeof(need_text), need),
+                   zo_text_gib(budget_text, sizeof(budget_text), budget));
+}
+
 /* The first budget that the plan passes. */
 static enum zo_status check_budgets(const struct zo_trainer *trainer)
 {
@@ -105,6 +121,7 @@ static enum zo_status check_budgets(const struct zo_trainer *trainer)
         }
         host += is_host_memory(options) ? need : 0;
     }
+    ZO_TRY(check_nvme(trainer));
     if (options->host_memory_bytes != 0 && host > options->host_memory_bytes) {
         return ZO_FAIL(ZO_E_FIT,
                        "the run needs %s of host memory%s, and %s are allowed "
@@ -159,6 +176,7 @@ place_options(const struct zo_trainer *trainer,
     }
     place.gpu_bytes = left_of(options->gpu_memory_bytes, own);
     place.host_bytes = options->host_memory_bytes;
+    place.nvme_bytes = options->nvme_bytes;
     return place;
 }
 
