@@ -143,7 +143,7 @@ static enum zo_status on_save(void *context, int64_t step)
     ZO_ASSERT(step == watched->part->save_step);
     watched->has_saved = true;
     if (watched->part->copy_into != NULL) {
-        ZO_TRY(zo_trainer_copy(watched->run->trainer, &watched->copy));
+        ZO_TRY(zo_trainer_copy_take(watched->run->trainer, watched->copy));
     }
     return save(watched->run, watched->part->into);
 }
@@ -177,6 +177,7 @@ static enum zo_status run_steps(struct tiny_run *run, const struct part *part,
         .wants_save = wants_save,
         .on_save = on_save,
     };
+    enum zo_status status;
 
     if (part->from != NULL) {
         ZO_TRY(restore(run, part->from));
@@ -184,13 +185,16 @@ static enum zo_status run_steps(struct tiny_run *run, const struct part *part,
     if (part->into != NULL && part->save_step == 0) {
         ZO_TRY(save(run, part->into));
     }
-    ZO_TRY(zo_trainer_run(run->trainer, &watch, &result->steps_done));
-    if (watched.copy != NULL) {
-        const enum zo_status status = save_copy(&watched);
-
-        zo_trainer_copy_close(watched.copy);
-        ZO_TRY(status);
+    if (part->copy_into != NULL) { /* of the start, and then of a step */
+        ZO_TRY(zo_trainer_copy_open(run->trainer, &watched.copy));
+        ZO_TRY(zo_trainer_copy_take(run->trainer, watched.copy));
     }
+    status = zo_trainer_run(run->trainer, &watch, &result->steps_done);
+    if (status == ZO_OK && watched.copy != NULL) {
+        status = save_copy(&watched);
+    }
+    zo_trainer_copy_close(watched.copy);
+    ZO_TRY(status);
     return tiny_state(run, 0, &result->state);
 }
 

@@ -327,11 +327,23 @@ static enum zo_status remove_all(struct zo_saving *saving)
     return status;
 }
 
+/* For saves while training goes on; without memory for it they wait. */
+static void open_copy(struct zo_saving *saving)
+{
+    const struct zo_options *options = saving->setup->options;
+
+    if ((options->save_steps > 0 || options->save_minutes > 0.0) &&
+        zo_saving_copies(saving->setup, saving->trainer)) {
+        (void)!zo_trainer_copy_open(saving->trainer, &saving->copy);
+    }
+}
+
 enum zo_status zo_saving_begin(struct zo_saving *saving)
 {
     if (saving->setup->options->overwrite && !saving->continues) {
         ZO_TRY(remove_all(saving));
     }
+    open_copy(saving);
     set_due(saving);
     announce(saving);
     return ZO_OK;
@@ -420,18 +432,14 @@ static enum zo_status start_copy(struct zo_saving *saving, int64_t step)
         .settings = &settings,
         .run = &run,
         .threads = 1 + saving->setup->devices.threads / 4,
+        .copy = saving->copy,
         .step = step,
     };
-    enum zo_status status;
 
     ZO_TRY(zo_saving_run(saving->setup, &run));
     zo_saving_settings(saving->setup, &settings);
-    ZO_TRY(zo_trainer_copy(saving->trainer, &options.copy));
-    status = zo_saving_thread_open(&options, &saving->thread);
-    if (status != ZO_OK) {
-        zo_trainer_copy_close(options.copy);
-    }
-    return status;
+    ZO_TRY(zo_trainer_copy_take(saving->trainer, saving->copy));
+    return zo_saving_thread_open(&options, &saving->thread);
 }
 
 /* Of host memory, that the run holds. */
@@ -497,6 +505,7 @@ static enum zo_status finish_save(struct zo_saving *saving, int64_t step,
                                   struct zo_save_metrics *metrics_out)
 {
     saving->seconds = zo_clock_seconds(saving->started_ns, zo_clock_ns());
+    saving->bytes = written->bytes;
     saving->saved = step;
     announce(saving);
     ZO_TRY(remove_old(saving, step));
@@ -514,6 +523,23 @@ static enum zo_status finish_save(struct zo_saving *saving, int64_t step,
     return ZO_OK;
 }
 
+/* What has no room on the disk is not begun: states are much alike in size. */
+static enum zo_status check_disk(const struct zo_saving *saving)
+{
+    const uint64_t room = zo_disk_free_bytes(output_of(saving));
+    const uint64_t want = saving->bytes - saving->bytes / 32;
+    char want_text[32], room_text[32];
+
+    return want <= room
+               ? ZO_OK
+               : ZO_FAIL(
+                     ZO_E_IO,
+                     "%s: a state takes about %s of disk, and %s are free",
+                     output_of(saving),
+                     zo_text_gib(want_text, sizeof(want_text), saving->bytes),
+                     zo_text_gib(room_text, sizeof(room_text), room));
+}
+
 enum zo_status zo_saving_save(struct zo_saving *saving, int64_t step,
                               bool goes_on, struct zo_save_metrics *metrics_out)
 {
@@ -526,10 +552,11 @@ enum zo_status zo_saving_save(struct zo_saving *saving, int64_t step,
         return ZO_OK;
     }
     saving->started_ns = zo_clock_ns();
-    if (goes_on && zo_saving_copies(saving->setup, saving->trainer)) {
-        status = start_copy(saving, step);
-    } else {
-        status = write_state(saving, &written);
+    status = check_disk(saving);
+    if (status == ZO_OK) {
+        status = goes_on && saving->copy != NULL
+                     ? start_copy(saving, step)
+                     : write_state(saving, &written);
     }
     saving->stall_seconds = zo_clock_seconds(saving->started_ns, zo_clock_ns());
     set_due(saving);
@@ -571,6 +598,8 @@ void zo_saving_close(struct zo_saving *saving)
         (void)!zo_saving_thread_join(saving->thread, &step, &written);
         saving->thread = NULL;
     }
+    zo_trainer_copy_close(saving->copy);
+    saving->copy = NULL;
     if (saving->lock >= 0) {
         (void)close(saving->lock);
     }

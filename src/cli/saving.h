@@ -38,9 +38,11 @@ struct zo_saving {
     int64_t saved;        /* step of the newest state of this run; 0: none */
     int64_t due_ns;       /* when the next is due */
     double seconds;       /* that the last save took; 0: none yet */
+    uint64_t bytes;       /* likewise, of disk */
     int64_t started_ns;   /* of the save that is under way, or was last */
     double stall_seconds; /* that training has waited for it */
-    struct zo_saving_thread *thread; /* owned; writes a copy; or NULL */
+    struct zo_trainer_copy *copy;    /* owned; room for one; or NULL */
+    struct zo_saving_thread *thread; /* owned; writes it; or NULL */
     struct zo_err failure; /* the first of a save; status ZO_OK: none */
 };
 
@@ -64,7 +66,8 @@ enum zo_status zo_saving_room(struct zo_saving *saving) ZO_MUST_CHECK;
  */
 enum zo_status zo_saving_resume(struct zo_saving *saving) ZO_MUST_CHECK;
 
-/* Step 1 is next: older states go if the user said so. */
+/* Step 1 is next: older states go if the user said so, and room for a copy of
+ * the state is made where host memory has it. */
 enum zo_status zo_saving_begin(struct zo_saving *saving) ZO_MUST_CHECK;
 
 /* Whether a save is due behind this step. */
@@ -89,18 +92,17 @@ zo_saving_poll(struct zo_saving *saving, bool waits,
 /* Waits for a copy that is being written, and frees. */
 void zo_saving_close(struct zo_saving *saving);
 
-/* Whether host memory has room for a copy of the state, for a while. */
+/* Whether host memory has room for a copy of the state. */
 bool zo_saving_copies(const struct zo_setup *setup,
                       const struct zo_trainer *trainer);
 
-/* saving_thread.c: writes a copy, which it takes over, with few threads and
- * at low priority. */
+/* saving_thread.c: writes a copy, with few threads and at low priority. */
 struct zo_saving_thread;
 struct zo_saving_thread_options {
     struct zo_state_write_options write; /* but for the pool; copied */
     const struct zo_saving_settings *settings;
     const struct zo_state_run *run;
-    struct zo_trainer_copy *copy;
+    const struct zo_trainer_copy *copy; /* borrowed until the join */
     int threads;
     int64_t step;
 };

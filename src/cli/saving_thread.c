@@ -12,7 +12,7 @@ struct zo_saving_thread {
     struct zo_state_write_options write;
     struct zo_saving_settings settings;
     struct zo_state_run run;
-    struct zo_trainer_copy *copy; /* owned */
+    const struct zo_trainer_copy *copy; /* borrowed until the join */
     int threads;
     int64_t step;
     pthread_t thread;
@@ -89,7 +89,6 @@ enum zo_status zo_saving_thread_join(struct zo_saving_thread *thread,
     failure = thread->failure;
     *step_out = thread->step;
     *written_out = thread->written;
-    zo_trainer_copy_close(thread->copy);
     zo_free(thread);
     return failure.status == ZO_OK ? ZO_OK : zo_err_adopt(&failure);
 }

@@ -150,8 +150,9 @@ zo_trainer_save(struct zo_trainer *trainer,
 
 /*
  * A copy of the state in host memory, so that training goes on while it is
- * written.  Copying is as zo_trainer_save(); the copy is then on its own, but
- * for the names of parameters, which the trainer keeps until it is closed.
+ * written.  Opened once, behind start: its pages are made there.  Taking one,
+ * in place of the one before, is as zo_trainer_save(); it is then on its own,
+ * but for the names of parameters, which the trainer keeps until it is closed.
  * zo_trainer_copy_save() may be called in any thread, with a pool of its own
  * in `options`.
  *
@@ -159,8 +160,11 @@ zo_trainer_save(struct zo_trainer *trainer,
  */
 struct zo_trainer_copy;
 uint64_t zo_trainer_copy_bytes(const struct zo_trainer *trainer);
-enum zo_status zo_trainer_copy(struct zo_trainer *trainer,
-                               struct zo_trainer_copy **copy_out) ZO_MUST_CHECK;
+enum zo_status
+zo_trainer_copy_open(const struct zo_trainer *trainer,
+                     struct zo_trainer_copy **copy_out) ZO_MUST_CHECK;
+enum zo_status zo_trainer_copy_take(struct zo_trainer *trainer,
+                                    struct zo_trainer_copy *copy) ZO_MUST_CHECK;
 enum zo_status
 zo_trainer_copy_save(const struct zo_trainer_copy *copy,
                      const struct zo_state_write_options *options,

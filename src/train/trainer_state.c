@@ -11,16 +11,20 @@
 /* ---- out ------------------------------------------------------------------
  */
 
+#define BOUNCE_BYTES ((size_t)1 << 20)
+
 /* What the threads that fetch pieces share. */
 struct fetching {
     struct zo_trainer *trainer;
-    struct zo_weights weights;
     pthread_mutex_t bus; /* one copy from a device or a disk at a time */
     int64_t half_elems;  /* room of a pair of halves */
+    char *bounces;       /* owned; page-locked: what devices copy to */
 
     pthread_mutex_t lock; /* guards what follows */
     char **rooms;         /* owned; idle ones */
     int room_count;
+    char **idle_bounces; /* owned; in bounces */
+    int bounce_count;
 };
 
 /* A state by its place in struct zo_unit_buffers. */
@@ -51,6 +55,38 @@ static zo_buffer_id exp_avg_sq_of(const struct zo_unit_buffers *buffers)
     return buffers->exp_avg_sq;
 }
 
+/* The bus is free for others while what came is copied on. */
+static enum zo_status download_bouncing(struct fetching *fetching, char *target,
+                                        zo_buffer_id id, uint64_t offset_bytes,
+                                        size_t size_bytes)
+{
+    struct zo_executor *executor = fetching->trainer->executor;
+    enum zo_status status = ZO_OK;
+    char *bounce;
+
+    (void)pthread_mutex_lock(&fetching->lock);
+    ZO_ASSERT(fetching->bounce_count > 0);
+    bounce = fetching->idle_bounces[--fetching->bounce_count];
+    (void)pthread_mutex_unlock(&fetching->lock);
+    for (size_t at = 0; status == ZO_OK && at < size_bytes;
+         at += BOUNCE_BYTES) {
+        const size_t bytes =
+            size_bytes - at < BOUNCE_BYTES ? size_bytes - at : BOUNCE_BYTES;
+
+        (void)pthread_mutex_lock(&fetching->bus);
+        status = zo_executor_download(executor, bounce, id, offset_bytes + at,
+                                      bytes);
+        (void)pthread_mutex_unlock(&fetching->bus);
+        if (status == ZO_OK) {
+            memcpy(target + at, bounce, bytes);
+        }
+    }
+    (void)pthread_mutex_lock(&fetching->lock);
+    fetching->idle_bounces[fetching->bounce_count++] = bounce;
+    (void)pthread_mutex_unlock(&fetching->lock);
+    return status;
+}
+
 static enum zo_status download(struct fetching *fetching, void *target,
                                zo_buffer_id id, uint64_t offset_bytes,
                                size_t size_bytes)
@@ -62,6 +98,10 @@ static enum zo_status download(struct fetching *fetching, void *target,
     if (tier == ZO_TIER_CPU || tier == ZO_TIER_PAGEABLE) {
         return zo_executor_download(executor, target, id, offset_bytes,
                                     size_bytes);
+    }
+    if (tier == ZO_TIER_GPU) {
+        return download_bouncing(fetching, target, id, offset_bytes,
+                                 size_bytes);
     }
     (void)pthread_mutex_lock(&fetching->bus);
     status =
@@ -198,6 +238,27 @@ static enum zo_status open_rooms(struct fetching *fetching, int64_t piece_elems)
     return ZO_OK;
 }
 
+static enum zo_status open_bounces(struct fetching *fetching)
+{
+    const struct zo_machine *machine =
+        &fetching->trainer->options.devices->machine;
+    const int width = zo_pool_width(fetching->trainer->options.devices->pool);
+    void *memory = NULL;
+
+    ZO_TRY(zo_alloc((size_t)width, sizeof(fetching->idle_bounces[0]),
+                    "room for pieces of a state", &fetching->idle_bounces));
+    ZO_TRY(machine->device_ops->mem_alloc(
+        machine->devices[0], ZO_MEM_PINNED, "room for pieces of a state",
+        (size_t)width * BOUNCE_BYTES, &memory));
+    fetching->bounces = memory;
+    while (fetching->bounce_count < width) {
+        fetching->idle_bounces[fetching->bounce_count] =
+            fetching->bounces + (size_t)fetching->bounce_count * BOUNCE_BYTES;
+        fetching->bounce_count++;
+    }
+    return ZO_OK;
+}
+
 static enum zo_status list_tensors(const struct zo_trainer *trainer,
                                    struct zo_tensor_info **infos_out)
 {
@@ -280,12 +341,23 @@ static enum zo_status open_fetching(struct zo_trainer *trainer,
     *fetching = (struct fetching){.trainer = trainer};
     (void)pthread_mutex_init(&fetching->bus, NULL);
     (void)pthread_mutex_init(&fetching->lock, NULL);
-    return open_rooms(fetching, piece_elems);
+    ZO_TRY(open_rooms(fetching, piece_elems));
+    return open_bounces(fetching);
 }
 
 /* Also behind an open that failed. */
 static void close_fetching(struct fetching *fetching)
 {
+    const struct zo_machine *machine =
+        &fetching->trainer->options.devices->machine;
+
+    if (fetching->bounces != NULL) {
+        machine->device_ops->mem_free(
+            machine->devices[0], ZO_MEM_PINNED, fetching->bounces,
+            (size_t)zo_pool_width(fetching->trainer->options.devices->pool) *
+                BOUNCE_BYTES);
+    }
+    zo_free(fetching->idle_bounces);
     for (int i = 0; i < fetching->room_count; i++) {
         zo_free(fetching->rooms[i]);
     }
@@ -316,10 +388,11 @@ enum zo_status zo_trainer_save(struct zo_trainer *trainer,
 /* ---- a copy ---------------------------------------------------------------
  */
 
-#define COPY_ALIGN 64 /* of a tensor in a copy */
+#define COPY_ALIGN  64                  /* of a tensor in a copy */
+#define TOUCH_BYTES ((int64_t)64 << 20) /* of a thread at a time */
 
 struct zo_trainer_copy {
-    struct zo_state_run run;
+    struct zo_state_run run;      /* of what was taken last */
     struct zo_tensor_info *infos; /* owned; names are the trainer's */
     size_t count;
     enum zo_dtype moment_type;
@@ -433,6 +506,16 @@ close:
     return status;
 }
 
+/* Pages are made here, not while training waits for a save. */
+static void touch_copied(void *argument, int64_t index)
+{
+    const struct zo_trainer_copy *copy = argument;
+    const uint64_t at = (uint64_t)index * TOUCH_BYTES;
+    const uint64_t left = copy->size_bytes - at;
+
+    memset(copy->bytes + at, 0, left < TOUCH_BYTES ? left : TOUCH_BYTES);
+}
+
 static enum zo_status open_copy(const struct zo_trainer *trainer,
                                 struct zo_trainer_copy *copy)
 {
@@ -440,7 +523,6 @@ static enum zo_status open_copy(const struct zo_trainer *trainer,
 
     copy->count = zo_glm_parameters(trainer->glm)->trained_count;
     copy->moment_type = trainer->build.options.moment_type;
-    fill_run(trainer, &copy->run);
     ZO_TRY(list_tensors(trainer, &copy->infos));
     ZO_TRY(zo_alloc(copy->count * ZO_STATE_KINDS, sizeof(copy->offsets[0]),
                     "a copy of the state", &copy->offsets));
@@ -454,24 +536,33 @@ static enum zo_status open_copy(const struct zo_trainer *trainer,
         }
     }
     copy->size_bytes = at;
-    return zo_huge_alloc((size_t)at, "a copy of the state", &copy->bytes);
+    ZO_TRY(zo_huge_alloc((size_t)at, "a copy of the state", &copy->bytes));
+    zo_pool_run(trainer->options.devices->pool, touch_copied, copy,
+                zo_div_ceil((int64_t)at, TOUCH_BYTES));
+    return ZO_OK;
 }
 
-enum zo_status zo_trainer_copy(struct zo_trainer *trainer,
-                               struct zo_trainer_copy **copy_out)
+enum zo_status zo_trainer_copy_open(const struct zo_trainer *trainer,
+                                    struct zo_trainer_copy **copy_out)
 {
     struct zo_trainer_copy *copy = NULL;
     enum zo_status status;
 
     ZO_TRY(zo_alloc(1, sizeof(*copy), "a copy of the state", &copy));
-    ZO_TRY_GOTO(close_copy, open_copy(trainer, copy));
-    ZO_TRY_GOTO(close_copy, copy_numbers(trainer, copy));
+    status = open_copy(trainer, copy);
+    if (status != ZO_OK) {
+        zo_trainer_copy_close(copy);
+        return status;
+    }
     *copy_out = copy;
     return ZO_OK;
+}
 
-close_copy:
-    zo_trainer_copy_close(copy);
-    return status;
+enum zo_status zo_trainer_copy_take(struct zo_trainer *trainer,
+                                    struct zo_trainer_copy *copy)
+{
+    fill_run(trainer, &copy->run);
+    return copy_numbers(trainer, copy);
 }
 
 static enum zo_status give_copied(void *context, enum zo_state_kind kind,
