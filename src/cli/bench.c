@@ -101,11 +101,13 @@ static enum zo_status run_steps(struct step_bench *bench, bool times_ops)
     return zo_trainer_run(bench->trainer, &watch, &steps);
 }
 
+/* Of one device: all do the same at the same time. */
 static double op_flops(const struct step_bench *bench)
 {
     const struct zo_build *build = zo_trainer_build(bench->trainer);
 
-    return zo_plan_flops(&build->program, build->step_schedule);
+    return zo_plan_flops(&build->program, build->step_schedule) /
+           (double)build->options.device_count;
 }
 
 static void print_times(const struct step_bench *bench)
@@ -212,7 +214,8 @@ static enum zo_status print_result(struct step_bench *bench, double flops)
             bench->cli->out,
             "step %.4f s (median of %" PRId64 "; %.4f to %.4f), %.0f tokens, "
             "%.0f tokens/s, loss %.4f\n"
-            "products %.2f TFLOP a step; alone %.4f s at %.1f TFLOP/s, which "
+            "products %.2f TFLOP a step and device; alone %.4f s at %.1f "
+            "TFLOP/s, which "
             "is %.1f %% of the step\n",
             median, bench->steps, bench->seconds[0],
             bench->seconds[bench->steps - 1], bench->tokens,
