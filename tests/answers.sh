@@ -1,31 +1,8 @@
 #!/bin/sh
 # TAP: export, generate, eval --generate and inspect as their user sees them.
-program=$PWD/zero-offload
+. "${SRCDIR:?}/tests/cases.sh"
 demo=${SRCDIR:?}/bench/demo/model
-LC_ALL=C
-export LC_ALL
-work=$(mktemp -d) || exit 99
-trap 'rm -rf "$work"' EXIT
-test -x "$program" || { echo "Bail out! no $program"; exit 99; }
-cd "$work" || exit 99
 
-number=0
-failures=0
-# case NAME COMMAND...: passes if COMMAND does; a failure shows what was said.
-case_() {
-  name=$1
-  shift
-  number=$((number + 1))
-  if "$@"; then
-    echo "ok $number - $name"
-  else
-    failures=$((failures + 1))
-    echo "not ok $number - $name"
-    sed 's/^/# out: /' out 2>/dev/null | head -20
-    sed 's/^/# err: /' err 2>/dev/null | head -20
-    echo "# exit code: $code"
-  fi
-}
 run() {
   "$program" "$@" >out 2>err
   code=$?

@@ -1,13 +1,7 @@
 #!/bin/sh
 # TAP: bench's tables: every row of stages, what a results file spares, layers,
 # budgets, values of a key; rates beside their bound.
-program=$BUILDDIR/zero-offload
-LC_ALL=C
-export LC_ALL
-work=$(mktemp -d) || exit 99
-trap 'rm -rf "$work"' EXIT
-test -x "$program" || { echo "Bail out! no $program"; exit 99; }
-cd "$work" || exit 99
+. "${SRCDIR:?}/tests/cases.sh"
 XDG_CACHE_HOME=$work/cache
 export XDG_CACHE_HOME
 cat >config.json <<'END'
@@ -21,21 +15,6 @@ cat >config.json <<'END'
  "pad_token_id": 0}
 END
 
-number=0
-failures=0
-case_() {
-  name=$1
-  shift
-  number=$((number + 1))
-  if "$@"; then
-    echo "ok $number - $name"
-  else
-    failures=$((failures + 1))
-    echo "not ok $number - $name"
-    sed 's/^/# out: /' out 2>/dev/null | head -40
-    sed 's/^/# err: /' err 2>/dev/null | head -20
-  fi
-}
 # benches CODE ARGUMENT...
 benches() {
   want=$1

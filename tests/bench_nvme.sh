@@ -1,13 +1,8 @@
 #!/bin/sh
 # TAP: zero-offload bench nvme: its figures, with a fio that is there, one that
 # is not, and ones that fail; and that nothing stays behind.
-program=$PWD/zero-offload
-LC_ALL=C
-export LC_ALL
-test -x "$program" || { echo "Bail out! no $program"; exit 99; }
-work=$(mktemp -d "$PWD/tests/bench-nvme.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
+work_in=${BUILDDIR:?}/tests # a disk, not memory
+. "${SRCDIR:?}/tests/cases.sh"
 mkdir disk none good bad nonsense
 
 case $(stat -f -c %T disk) in
@@ -29,19 +24,6 @@ printf '#!/bin/sh\ntest "$1" = --version || exit 3\n' >bad/fio
 printf '#!/bin/sh\necho "{]"\n' >nonsense/fio
 chmod +x good/fio bad/fio nonsense/fio
 
-number=0
-failures=0
-case_() {
-  number=$((number + 1))
-  if "$2"; then
-    echo "ok $number - $1"
-  else
-    failures=$((failures + 1))
-    echo "not ok $number - $1"
-    sed 's/^/# out: /' out
-    sed 's/^/# err: /' err
-  fi
-}
 # run FOLDER-OF-FIO ARGUMENT...
 run() {
   path=$work/$1:/usr/bin:/bin

@@ -1,35 +1,13 @@
 #!/bin/sh
 # TAP: doctor as its user sees it: exit codes, lines, and the machine profile.
-program=$PWD/zero-offload
-LC_ALL=C
-export LC_ALL
-work=$(mktemp -d) || exit 99
+. "${SRCDIR:?}/tests/cases.sh"
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
-test -x "$program" || { echo "Bail out! no $program"; exit 99; }
-cd "$work" || exit 99
 mkdir cache folder
 XDG_CACHE_HOME=$work/cache
 HOME=$work/home
 export XDG_CACHE_HOME HOME
 profile=zero-offload/machine.json
 
-number=0
-failures=0
-# case NAME COMMAND...: passes if COMMAND does; a failure shows what was said.
-case_() {
-  name=$1
-  shift
-  number=$((number + 1))
-  if "$@"; then
-    echo "ok $number - $name"
-  else
-    failures=$((failures + 1))
-    echo "not ok $number - $name"
-    sed 's/^/# out: /' out 2>/dev/null | head -30
-    sed 's/^/# err: /' err 2>/dev/null | head -20
-    echo "# exit code: $code"
-  fi
-}
 # exits CODE ARGUMENT...
 exits() {
   want=$1

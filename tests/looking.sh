@@ -1,30 +1,9 @@
 #!/bin/sh
 # TAP: what a run leaves for people to look at, and the page that report makes
 # of it: the JSON's tensorboard and csv_monitor sections, --watch, report.
-program=$BUILDDIR/zero-offload
+. "${SRCDIR:?}/tests/cases.sh"
 demo=${SRCDIR:?}/bench/demo/model
-LC_ALL=C
-export LC_ALL
-work=$(mktemp -d) || exit 99
-trap 'rm -rf "$work"' EXIT
-test -x "$program" || { echo "Bail out! no $program"; exit 99; }
-cd "$work" || exit 99
 
-number=0
-failures=0
-case_() {
-  name=$1
-  shift
-  number=$((number + 1))
-  if "$@"; then
-    echo "ok $number - $name"
-  else
-    failures=$((failures + 1))
-    echo "not ok $number - $name"
-    sed 's/^/# out: /' out 2>/dev/null | tail -20
-    sed 's/^/# err: /' err 2>/dev/null | tail -20
-  fi
-}
 # exits CODE ARGUMENT...: leaves out and err.
 exits() {
   want=$1

@@ -1,13 +1,8 @@
 #!/bin/sh
 # TAP: train with states on NVMe writes the model that it writes without, to
 # the byte; what cannot be is told before anything is trained.
-program=$PWD/zero-offload
-LC_ALL=C
-export LC_ALL
-work=$(mktemp -d "$PWD/nvme-train.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
-test -x "$program" || { echo "Bail out! no $program"; exit 99; }
-cd "$work" || exit 99
+work_in=${BUILDDIR:?}/tests # a disk, not memory
+. "${SRCDIR:?}/tests/cases.sh"
 XDG_CACHE_HOME=$work/cache
 export XDG_CACHE_HOME
 mkdir disk
@@ -25,22 +20,6 @@ awk 'BEGIN {
   }
 }' >rows.jsonl
 
-number=0
-failures=0
-# case_ NAME COMMAND...: passes if COMMAND does; a failure shows what was said.
-case_() {
-  name=$1
-  shift
-  number=$((number + 1))
-  if "$@"; then
-    echo "ok $number - $name"
-  else
-    failures=$((failures + 1))
-    echo "not ok $number - $name"
-    sed 's/^/# out: /' out 2>/dev/null | head -60
-    sed 's/^/# err: /' err 2>/dev/null | head -20
-  fi
-}
 # trains CODE OUTPUT ARGUMENT...
 trains() {
   want=$1 output=$2

@@ -1,33 +1,12 @@
 #!/bin/sh
 # TAP: plan without a configuration: the table of stages and offloads, and the
 # configuration that it writes; what is assumed where there is no GPU.
-program=$BUILDDIR/zero-offload
-LC_ALL=C
-export LC_ALL
-work=$(mktemp -d) || exit 99
-trap 'rm -rf "$work"' EXIT
-test -x "$program" || { echo "Bail out! no $program"; exit 99; }
+. "${SRCDIR:?}/tests/cases.sh"
 cp "$SRCDIR/tests/gpu_model.json" "$work/config.json" || exit 99
-cd "$work" || exit 99
 XDG_CACHE_HOME=$work/cache
 CUDA_VISIBLE_DEVICES= # as on a machine without a GPU
 export XDG_CACHE_HOME CUDA_VISIBLE_DEVICES
 
-number=0
-failures=0
-case_() {
-  name=$1
-  shift
-  number=$((number + 1))
-  if "$@"; then
-    echo "ok $number - $name"
-  else
-    failures=$((failures + 1))
-    echo "not ok $number - $name"
-    sed 's/^/# out: /' out 2>/dev/null | head -60
-    sed 's/^/# err: /' err 2>/dev/null | head -20
-  fi
-}
 plans() { # plans CODE ARGUMENT...
   want=$1
   shift

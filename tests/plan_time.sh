@@ -2,34 +2,12 @@
 # TAP: plan says how long a step takes: by rates that are named, or measured
 # once and kept in the machine profile; and a run tells it in a line.  It says
 # where states live, and refuses homes that there are not.
-program=$PWD/zero-offload
-LC_ALL=C
-export LC_ALL
-work=$(mktemp -d) || exit 99
-trap 'rm -rf "$work"' EXIT
-test -x "$program" || { echo "Bail out! no $program"; exit 99; }
+. "${SRCDIR:?}/tests/cases.sh"
 cp "$SRCDIR/tests/gpu_model.json" "$work/config.json" || exit 99
-cd "$work" || exit 99
 XDG_CACHE_HOME=$work/cache
 export XDG_CACHE_HOME
 profile=cache/zero-offload/machine.json
 
-number=0
-failures=0
-# case_ NAME COMMAND...: passes if COMMAND does; a failure shows what was said.
-case_() {
-  name=$1
-  shift
-  number=$((number + 1))
-  if "$@"; then
-    echo "ok $number - $name"
-  else
-    failures=$((failures + 1))
-    echo "not ok $number - $name"
-    sed 's/^/# out: /' out 2>/dev/null | head -40
-    sed 's/^/# err: /' err 2>/dev/null | head -20
-  fi
-}
 # plans CODE ARGUMENT...
 plans() {
   want=$1

@@ -1,35 +1,9 @@
 #!/bin/sh
 # TAP: train as its user stops and continues it: signals, exit codes, states
 # that are damaged or of something else, what is kept and what is told.
-program=$PWD/zero-offload
+. "${SRCDIR:?}/tests/cases.sh"
 demo=${SRCDIR:?}/bench/demo/model
-LC_ALL=C
-export LC_ALL
-work=$(mktemp -d) || exit 99
-trap 'rm -rf "$work"' EXIT
-test -x "$program" || { echo "Bail out! no $program"; exit 99; }
-cd "$work" || exit 99
 
-number=0
-failures=0
-case_() {
-  name=$1
-  shift
-  number=$((number + 1))
-  if "$@"; then
-    echo "ok $number - $name"
-  else
-    failures=$((failures + 1))
-    echo "not ok $number - $name"
-    sed 's/^/# out: /' out 2>/dev/null | tail -20
-    sed 's/^/# err: /' err 2>/dev/null | tail -20
-    echo "# exit code: $code"
-  fi
-}
-skip() {
-  number=$((number + 1))
-  echo "ok $number - $1 # SKIP $2"
-}
 says() { grep -qF -- "$1" err; }
 prints() { grep -qF -- "$1" out; }
 exits() {

@@ -1,37 +1,10 @@
 #!/bin/sh
 # TAP: the program as its user sees it: exit codes, messages, inspect, init.
 # What needs the shared fixtures is skipped, visibly, where they are absent.
-program=$PWD/zero-offload
+. "${SRCDIR:?}/tests/cases.sh"
 shared=${ZERO_OFFLOAD_SHARED-}
 demo=${SRCDIR:?}/bench/demo/model
-LC_ALL=C
-export LC_ALL
-work=$(mktemp -d) || exit 99
-trap 'rm -rf "$work"' EXIT
-test -x "$program" || { echo "Bail out! no $program"; exit 99; }
-cd "$work" || exit 99
 
-number=0
-failures=0
-# case NAME COMMAND...: passes if COMMAND does; a failure shows what was said.
-case_() {
-  name=$1
-  shift
-  number=$((number + 1))
-  if "$@"; then
-    echo "ok $number - $name"
-  else
-    failures=$((failures + 1))
-    echo "not ok $number - $name"
-    sed 's/^/# out: /' out 2>/dev/null | head -20
-    sed 's/^/# err: /' err 2>/dev/null | head -20
-    echo "# exit code: $code"
-  fi
-}
-skip() {
-  number=$((number + 1))
-  echo "ok $number - $1 # SKIP $2"
-}
 # run ARGUMENT...: leaves out, err and $code.
 run() {
   "$program" "$@" >out 2>err
