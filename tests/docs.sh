@@ -28,7 +28,7 @@ options_of_page() {
 }
 subcommands() { "$program" --help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'; }
 
-echo 1..11
+echo 1..12
 
 sentence='every subcommand has a page, and every page a subcommand'
 pages=$(for page in man/zero-offload-*.1; do
@@ -166,4 +166,26 @@ report 11 'the READMEs show the same commands, and link to each other' "$(
   test "$(wc -l <"$scratch/english")" -ge 20 || echo 'hardly any command'
   grep -q '](README.zh.md)' README.md || echo 'README.md: no link'
   grep -q '](README.md)' README.zh.md || echo 'README.zh.md: no link')"
+
+# Commands that documents show, each on one line: COMMAND OPTION...
+shown_commands() {
+  sed 's/\\e$/\\/; s/^    //; s/^\$ //' "$1" |
+    sed -e ':a' -e '/\\$/{N;s/\\\n *//;ba' -e '}' |
+    sed -n 's/^zero-offload \([a-z][a-z]*\) /\1 /p'
+}
+report 12 'every option of a command in a document is in the page of it' "$(
+  for document in README.md README.zh.md man/*.[157]; do
+    shown_commands "$document" | tee -a "$scratch/all" |
+      while read -r command words; do
+        set -f
+        for word in $words; do
+          case $word in --*) ;; *) continue ;; esac
+          option=$(echo "${word%%=*}" | sed 's/^-//; s/_/-/g')
+          grep -q -e "Fl \(${option#-no}\|$option\)\( \|\$\)" \
+            "man/zero-offload-$command.1" ||
+            echo "$document: $command has no -$option"
+        done
+      done
+  done
+  test "$(wc -l <"$scratch/all")" -ge 40 || echo 'hardly any command')"
 exit $status
