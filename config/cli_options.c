@@ -250,7 +250,7 @@ static enum zo_status read_number(const struct zo_option *option,
 
     if (!parse_number(text, &value) || value < option->min ||
         value > option->max) {
-        return ZO_FAIL(ZO_E_USAGE, "--%s %s: want a number from %g to %g",
+        return ZO_FAIL(ZO_E_USAGE, "--%s %s: want a number from %.10g to %.10g",
                        option->name, text, option->min, option->max);
     }
     *target = value;

@@ -336,7 +336,7 @@ static enum zo_status convert_number(struct walk *w,
         return zo_json_fail(
             w->values->doc, node,
             is_whole ? "want an integer from %.0f to %.0f, found %.17g"
-                     : "want a number from %g to %g, found %.17g",
+                     : "want a number from %.10g to %.10g, found %.17g",
             min, max, number);
     }
     value->number = number;
@@ -357,9 +357,10 @@ static enum zo_status convert_pair(struct walk *w,
     for (int i = 0; i < 2; i++, item = zo_json_next(item)) {
         ZO_TRY(convert_plain(w, item, "a number", &value->pair[i]));
         if (value->pair[i] < row->min || value->pair[i] > row->max) {
-            return zo_json_fail(w->values->doc, item,
-                                "want a number from %g to %g, found %.17g",
-                                row->min, row->max, value->pair[i]);
+            return zo_json_fail(
+                w->values->doc, item,
+                "want a number from %.10g to %.10g, found %.17g", row->min,
+                row->max, value->pair[i]);
         }
     }
     return ZO_OK;

@@ -153,9 +153,15 @@ controls() {
     exits 0 generate --model model --prompt-file lines --max-new-tokens 3 &&
     prints '> a\x1b[2Jb' && prints '> cd'
 }
+not_utf8() {
+  printf 'ab\nc\377d\n' >lines &&
+    exits 4 generate --model model --prompt-file lines &&
+    says 'prompt 2: byte 2, \xff, is not UTF-8'
+}
 case_ 'an answer is printed, and is the same again' one_prompt
 case_ 'prompts are arguments, lines of a file, or standard input' many_prompts
 case_ 'no prompt is wrong usage' no_prompt
+case_ 'a prompt that is not UTF-8 is named' not_utf8
 case_ 'the template, a history, or the text alone' templates
 case_ 'drawing depends on the seed; a narrow draw is the likeliest' drawn
 case_ 'weights that stay on the host give the same answer' streamed

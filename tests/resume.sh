@@ -94,7 +94,8 @@ named() {
   trains 0 other --resume=kept/state-00000009 && prints 'behind step 9' &&
     cmp other/model/model.safetensors all/model/model.safetensors &&
     trains 2 every --resume=kept/state-00000009 && says 'another run' &&
-    trains 2 other2 --resume=words && says 'no training state'
+    trains 2 other2 --resume=words && says 'no training state' &&
+    trains 2 every --resume=every && says '--resume alone takes the newest'
 }
 finished() {
   trains 0 kept --resume && prints 'resumed behind step 12 of 12' &&
@@ -104,6 +105,17 @@ anew() {
   cp -r kept again && trains 0 again --overwrite --save-minutes 0 &&
     ! prints resumed && test "$(ls -d again/state-*)" = again/state-00000012
 }
+# The files beside the weights come from --model, at every save.
+keeps_source() {
+  cp -r kept own && exits 2 train --model own/latest --data ids.jsonl --bf16 \
+    --max-steps 2 --output own --overwrite && says 'own/latest is a state of' &&
+    exits 2 train --model own/state-00000009 --data ids.jsonl --bf16 \
+      --max-steps 13 --output own --resume && says 'or its latest' &&
+    test -d own/state-00000009 && test -d own/state-00000012 &&
+    exits 0 train --model own/latest --data ids.jsonl --bf16 --max-steps 14 \
+      --save-steps 1 --output own --resume && test -e own/latest/config.json
+}
+case_ 'a run does not remove the state that it is made from' keeps_source
 case_ 'an output with states needs --resume or --overwrite' refuses
 case_ 'with nothing to resume a run starts' nothing
 case_ '--resume continues to the bit, and mends the metrics' continues
@@ -250,6 +262,38 @@ usr1s() {
     cmp long/model/model.safetensors straight/model/model.safetensors &&
     test "$(count_steps)" -eq $steps
 }
+# Not at its first step yet: nobody reads its metrics.
+prepares() {
+  mkfifo pipe 2>/dev/null
+  rm -rf early/metrics.jsonl
+  $started "$program" train --model words --data ids.jsonl --bf16 \
+    --max-steps 12 --output early --metrics pipe "$@" >out 2>err &
+  child=$!
+  tries=0
+  until test -e early/metrics.jsonl; do
+    kill -0 $child 2>/dev/null && test $tries -lt 600 || return 1
+    tries=$((tries + 1))
+    sleep 0.05
+  done
+}
+# leaves SIGNAL CODE
+leaves() {
+  kill -s "$1" $child
+  wait $child
+  code=$?
+  test "$code" -eq "$2" &&
+    says "zero-offload: stopped by SIG$1 before its first step"
+}
+early() {
+  prepares && leaves TERM 1 && prepares --resume && leaves HUP 1 &&
+    prepares --resume && kill -s USR1 $child || return 1
+  cat pipe >pipe.jsonl
+  wait $child
+  code=$?
+  test "$code" -eq 0 && prints 'saved early/state-00000001' &&
+    prepares --resume && leaves TERM 143
+}
+case_ 'before step 1 a signal ends a run, and SIGUSR1 is kept' early
 case_ 'SIGTERM saves and stops: 143' terms
 case_ 'SIGHUP saves and stops: 129' hups
 if test -n "$started"; then

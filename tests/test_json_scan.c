@@ -248,6 +248,17 @@ static void test_survives_damage(void)
     }
 }
 
+/* A message is one line, whatever the file holds. */
+static void test_messages_are_one_line(void)
+{
+    static const char text[] = "{\n\t,\n\n\"a\":1}";
+
+    TAP_CHECK_INT(skip_all(text, strlen(text)), ZO_E_CORRUPT);
+    TAP_CHECK(strstr(zo_err_last()->text, "found ,  \"a\":1}") != NULL);
+    TAP_CHECK_INT(skip_all("[1", 2), ZO_E_CORRUPT);
+    TAP_CHECK(strstr(zo_err_last()->text, "found the end") != NULL);
+}
+
 int main(void)
 {
     static const struct tap_case cases[] = {
@@ -255,6 +266,7 @@ int main(void)
         {"texts that are no JSON are refused", test_refuses_other_texts},
         {"a refusal names byte, want and found", test_names_the_place},
         {"brackets nest 64 deep and no deeper", test_limits_depth},
+        {"a message is one line", test_messages_are_one_line},
         {"integers are plain and below 2^53", test_integers_are_plain},
         {"strings are decoded in place", test_decodes_strings},
         {"quoted strings read back", test_quotes_strings},

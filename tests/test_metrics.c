@@ -5,9 +5,11 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -275,6 +277,37 @@ static void check_append(void)
     TAP_CHECK(write_text(first_path, "dear diary"));
     TAP_CHECK_INT(reopen(true), ZO_E_USAGE);
     TAP_CHECK(strcmp(read_text(first_path), "dear diary") == 0);
+    TAP_CHECK(write_text(first_path, "{\"content\":\"a\"}\n"));
+    TAP_CHECK_INT(reopen(true), ZO_E_USAGE);
+    TAP_CHECK(strcmp(read_text(first_path), "{\"content\":\"a\"}\n") == 0);
+}
+
+/* No room for a line, and then there is: no half of one stays. */
+static void check_full_disk(void)
+{
+    struct zo_metrics *metrics = NULL;
+    struct rlimit old, limit;
+    const struct zo_run_metrics run = {.version = "2"};
+    static char first[65536];
+
+    (void)signal(SIGXFSZ, SIG_IGN);
+    TAP_CHECK(getrlimit(RLIMIT_FSIZE, &old) == 0);
+    TAP_CHECK_INT(
+        zo_metrics_open(&(struct zo_metrics_options){.path = first_path},
+                        &metrics),
+        ZO_OK);
+    TAP_CHECK_INT(zo_metrics_run(metrics, &run), ZO_OK);
+    (void)snprintf(first, sizeof(first), "%s", read_text(first_path));
+    limit = (struct rlimit){strlen(first) + 20, old.rlim_max};
+    TAP_CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    TAP_CHECK_INT(zo_metrics_run(metrics, &run), ZO_E_IO);
+    TAP_CHECK(strstr(zo_err_last()->text, "cannot write to") != NULL);
+    TAP_CHECK(setrlimit(RLIMIT_FSIZE, &old) == 0);
+    TAP_CHECK(strcmp(read_text(first_path), first) == 0);
+    TAP_CHECK_INT(zo_metrics_run(metrics, &run), ZO_OK);
+    zo_metrics_close(metrics);
+    TAP_CHECK(strncmp(read_text(first_path) + strlen(first), "{\"kind\":", 8) ==
+              0);
 }
 
 static void check_fresh(void)
@@ -348,6 +381,7 @@ IN_FOLDER(step_line)
 IN_FOLDER(other_lines)
 IN_FOLDER(not_finite)
 IN_FOLDER(append)
+IN_FOLDER(full_disk)
 IN_FOLDER(fresh)
 IN_FOLDER(one_file_twice)
 IN_FOLDER(failures)
@@ -359,6 +393,7 @@ int main(void)
         {"run, eval and save lines have theirs", test_other_lines},
         {"what is not finite is null", test_not_finite},
         {"a continued file loses only a line that was cut off", test_append},
+        {"a line that found no room leaves nothing", test_full_disk},
         {"a fresh run empties an old file", test_fresh},
         {"two names of one file get one copy", test_one_file_twice},
         {"a failing file is named and does not stop the other", test_failures},

@@ -480,6 +480,11 @@ static void test_replaces_models_only(void)
     TAP_CHECK(fx_refused(write_model(path, 2, true), ZO_E_USAGE,
                          "letters is not a model directory: not replaced", ""));
     TAP_CHECK(fx_is_there(fx_path("letters/to_mother.txt")));
+    path = fx_path("saved");
+    TAP_CHECK_INT(write_model(path, 1, false), ZO_OK);
+    fx_write_text(fx_path("saved/manifest.json"), "{}");
+    TAP_CHECK(fx_refused(write_model(path, 2, true), ZO_E_USAGE,
+                         "saved is a training state: not replaced", ""));
     path = fx_path("file_there");
     fx_write_text(path, "x");
     TAP_CHECK(fx_refused(write_model(path, 2, true), ZO_E_USAGE,

@@ -278,6 +278,17 @@ static void test_wrong_models(void)
         TAP_CHECK(status == ZO_OK ||
                   (strstr(zo_err_last()->text, name) != NULL &&
                    strstr(zo_err_last()->text, rows[i].part) != NULL));
+        if (status == ZO_OK) { /* nor is it written as what it is not */
+            char path[512];
+
+            (void)snprintf(path, sizeof(path), "%s", fx_path("large-%zu", i));
+            TAP_CHECK_INT(write_weights(&run, path, ZO_F16, false),
+                          ZO_E_NUMERIC);
+            TAP_CHECK(strstr(zo_err_last()->text, name) != NULL &&
+                      strstr(zo_err_last()->text, "70000, too large for fp16"));
+            TAP_CHECK(!fx_is_there(path));
+            TAP_CHECK_INT(write_weights(&run, path, ZO_BF16, false), ZO_OK);
+        }
         tiny_close(&run);
     }
 }

@@ -12,16 +12,20 @@ enum zo_status zo_json_scan_fail(const struct zo_json_scan *scan,
 {
     const size_t rest = scan->size_bytes - scan->at;
     const int shown = (int)(rest < FOUND_BYTES ? rest : FOUND_BYTES);
-    char name[300] = "";
+    char name[300] = "", found[FOUND_BYTES + 1] = "the end";
 
+    for (int i = 0; i < shown; i++) {
+        const char c = scan->text[scan->at + (size_t)i];
+
+        found[i] = c == '\n' || c == '\t' ? ' ' : c; /* one line */
+        found[i + 1] = '\0';
+    }
     if (scan->name != NULL) {
         (void)snprintf(name, sizeof(name), "%s\"%.200s\", ",
                        scan->kind != NULL ? scan->kind : "", scan->name);
     }
-    return ZO_FAIL(ZO_E_CORRUPT, "%s: %sbyte %zu: want %s, found %.*s",
-                   scan->path, name, scan->at, want,
-                   rest > 0 ? shown : (int)strlen("the end"),
-                   rest > 0 ? scan->text + scan->at : "the end");
+    return ZO_FAIL(ZO_E_CORRUPT, "%s: %sbyte %zu: want %s, found %s",
+                   scan->path, name, scan->at, want, found);
 }
 
 enum zo_status zo_json_scan_begin(struct zo_json_scan *scan, const char *path,

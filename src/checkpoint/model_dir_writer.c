@@ -18,6 +18,7 @@
 #include "src/checkpoint/model_files.h"
 #include "src/checkpoint/model_index.h"
 #include "src/checkpoint/safetensors_writer.h"
+#include "src/checkpoint/state_format.h"
 
 #define SHARD_BYTES_DEFAULT UINT64_C(10000000000) /* as transformers did */
 #define PIECE_BYTES_DEFAULT ((size_t)16 << 20)
@@ -135,6 +136,7 @@ static void sort_shard(struct job *job, size_t first, size_t end)
 static enum zo_status check_replaceable(const char *path)
 {
     bool is_model = false, is_empty = true, has_folder = false;
+    bool is_state = false;
     const struct dirent *entry;
     DIR *stream = opendir(path);
 
@@ -150,6 +152,7 @@ static enum zo_status check_replaceable(const char *path)
             continue;
         }
         is_empty = false;
+        is_state = is_state || strcmp(name, ZO_STATE_MANIFEST) == 0;
         is_model = is_model || strcmp(name, "config.json") == 0 ||
                    strcmp(name, "model.safetensors") == 0 ||
                    strcmp(name, INDEX_NAME) == 0;
@@ -159,6 +162,12 @@ static enum zo_status check_replaceable(const char *path)
             S_ISDIR(info.st_mode);
     }
     (void)closedir(stream);
+    if (is_state) { /* more than a model: no run could go on from it */
+        return ZO_FAIL(ZO_E_USAGE,
+                       "%s is a training state: not replaced; want an empty "
+                       "or a new folder",
+                       path);
+    }
     if (has_folder || !(is_model || is_empty)) {
         return ZO_FAIL(
             ZO_E_USAGE, "%s %s: not replaced; want an empty or a new folder",

@@ -7,6 +7,7 @@
 #include "config/json.h"
 #include "src/base/arith.h"
 #include "src/base/memory.h"
+#include "src/base/text.h"
 #include "src/checkpoint/disk_file.h"
 
 #define INPUT_BYTES_MAX ((size_t)16 << 20)
@@ -107,7 +108,13 @@ static enum zo_status add_prompt(const struct reader *reader, const char *text,
 {
     struct zo_cli_prompts *prompts = reader->prompts;
     struct zo_cli_prompt *prompt;
+    size_t bad = 0;
 
+    if (!zo_utf8_valid(text, text_bytes, &bad)) {
+        return ZO_FAIL(ZO_E_DATA, "prompt %zu: byte %zu, \\x%02x, is not UTF-8",
+                       prompts->count + 1, bad + 1,
+                       (unsigned)(unsigned char)text[bad]);
+    }
     ZO_TRY(zo_grow(&prompts->items, prompts->count, &prompts->capacity,
                    sizeof(prompts->items[0]), "the prompts"));
     prompt = &prompts->items[prompts->count];

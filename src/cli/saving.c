@@ -62,6 +62,12 @@ static enum zo_status check_named(struct zo_saving *saving, size_t states)
     bool is_inside;
     enum zo_status status;
 
+    if (is_same_folder(path, output_of(saving))) {
+        return ZO_FAIL(ZO_E_USAGE,
+                       "--resume=%s is the --output, not a state in it; "
+                       "--resume alone takes the newest",
+                       path);
+    }
     ZO_TRY(zo_disk_split(path, &folder, &name));
     is_inside = is_same_folder(folder, output_of(saving));
     zo_free(folder);
@@ -124,6 +130,58 @@ static enum zo_status check_states(struct zo_saving *saving,
     return check_newest(saving, steps, count);
 }
 
+/* Is it OUTPUT/latest, which leads to a state that is kept? */
+static enum zo_status is_latest(const struct zo_saving *saving,
+                                const char *path, bool *is_latest_out)
+{
+    char *folder = NULL, *name = NULL;
+
+    ZO_TRY(zo_disk_split(path, &folder, &name));
+    *is_latest_out = strcmp(name, "latest") == 0 &&
+                     is_same_folder(folder, output_of(saving));
+    zo_free(folder);
+    zo_free(name);
+    return ZO_OK;
+}
+
+/*
+ * Files beside the weights are copied into every state and model, so a state
+ * of this output that is to be removed cannot be where they come from.
+ */
+static enum zo_status check_source(const struct zo_saving *saving,
+                                   const char *source, const int64_t *steps,
+                                   size_t count)
+{
+    const struct zo_options *options = saving->setup->options;
+    const bool removes_all = options->overwrite && !saving->continues;
+    bool is_kept = false;
+
+    if (source == NULL || count == 0) {
+        return ZO_OK;
+    }
+    if (!removes_all) {
+        ZO_TRY(is_latest(saving, source, &is_kept));
+        is_kept = is_kept || options->save_total_limit == 0 ||
+                  options->save_only_model;
+    }
+    for (size_t i = 0; !is_kept && i < count; i++) {
+        char *path = NULL;
+        bool is_own;
+
+        ZO_TRY(zo_state_folder_path(output_of(saving), steps[i], &path));
+        is_own = is_same_folder(path, source);
+        zo_free(path);
+        if (is_own) {
+            return ZO_FAIL(ZO_E_USAGE,
+                           "%s is a state of --output %s that this run "
+                           "removes; name another output%s",
+                           source, output_of(saving),
+                           removes_all ? "" : ", or its latest");
+        }
+    }
+    return ZO_OK;
+}
+
 enum zo_status zo_saving_output(struct zo_saving *saving)
 {
     int64_t *steps = NULL;
@@ -134,6 +192,12 @@ enum zo_status zo_saving_output(struct zo_saving *saving)
     ZO_TRY(zo_state_folder_clean(output_of(saving)));
     ZO_TRY(zo_state_folder_list(output_of(saving), &steps, &count));
     status = check_states(saving, steps, count);
+    if (status == ZO_OK) {
+        status = check_source(saving, saving->source_path, steps, count);
+    }
+    if (status == ZO_OK) {
+        status = check_source(saving, saving->tokenizer_path, steps, count);
+    }
     zo_free(steps);
     return status;
 }

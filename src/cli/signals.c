@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 /* The flags of the program: a handler can reach nothing else. */
-static volatile sig_atomic_t signal_caught, usr1_caught;
+static volatile sig_atomic_t signal_caught, usr1_caught, has_state;
 
 /* What it says; two, so that one is whole while the other is written. */
 static char announcements[2][256];
@@ -41,6 +41,33 @@ static void remember_usr1(int number)
     usr1_caught = 1;
 }
 
+/* Before step 1 there is nothing to save. */
+static void leave(int number)
+{
+    static const char before[] = "zero-offload: stopped by ";
+    static const char after[] = " before its first step\n";
+    const char *name = zo_signals_name(number);
+    ssize_t put = write(STDERR_FILENO, before, sizeof(before) - 1);
+
+    put += write(STDERR_FILENO, name, strlen(name));
+    put += write(STDERR_FILENO, after, sizeof(after) - 1);
+    (void)put;
+    _exit(has_state != 0 ? 128 + number : 1);
+}
+
+/* What the parent had ignored stays so. */
+static void handle(int number, void (*handler)(int), int flags)
+{
+    const struct sigaction action = {.sa_handler = handler,
+                                     .sa_flags = SA_RESTART | flags};
+    struct sigaction old;
+
+    (void)sigaction(number, NULL, &old);
+    if (old.sa_handler != SIG_IGN) {
+        (void)sigaction(number, &action, NULL);
+    }
+}
+
 void zo_signals_begin(void)
 {
     const struct sigaction action = {.sa_handler = SIG_IGN};
@@ -48,24 +75,28 @@ void zo_signals_begin(void)
     (void)sigaction(SIGXFSZ, &action, NULL);
 }
 
+void zo_signals_expect(bool state_is_there)
+{
+    const struct sigaction action = {.sa_handler = remember_usr1,
+                                     .sa_flags = SA_RESTART};
+
+    has_state = state_is_there;
+    for (size_t i = 0; i < ZO_COUNT(signals); i++) {
+        handle(signals[i].number, leave, 0);
+    }
+    (void)sigaction(SIGUSR1, &action, NULL);
+}
+
 void zo_signals_catch(void)
 {
-    struct sigaction action = {.sa_handler = remember}, old;
+    const struct sigaction action = {.sa_handler = SIG_IGN};
 
     for (size_t i = 0; i < ZO_COUNT(signals); i++) {
         /* After the first SIGINT the next one has its default action. */
-        action.sa_flags =
-            SA_RESTART | (signals[i].number == SIGINT ? (int)SA_RESETHAND : 0);
-        (void)sigaction(signals[i].number, NULL, &old);
-        if (old.sa_handler != SIG_IGN) {
-            (void)sigaction(signals[i].number, &action, NULL);
-        }
+        handle(signals[i].number, remember,
+               signals[i].number == SIGINT ? (int)SA_RESETHAND : 0);
     }
-    action = (struct sigaction){.sa_handler = SIG_IGN};
     (void)sigaction(SIGPIPE, &action, NULL);
-    action =
-        (struct sigaction){.sa_handler = remember_usr1, .sa_flags = SA_RESTART};
-    (void)sigaction(SIGUSR1, &action, NULL);
 }
 
 void zo_signals_announce(const char *text)

@@ -26,8 +26,16 @@ ZO_C_BEGIN
 void zo_signals_begin(void);
 
 /*
- * From now on.  Also ignores SIGPIPE, so that a reader that leaves (of a
- * metrics pipe) is a failed write and not the end of the run.
+ * Of a run that is being prepared: a signal to stop ends the process at once,
+ * with exit code 1, or 128 + signal when it would have gone on from a state;
+ * SIGUSR1 is kept for step 1.  May be called again with what is known by then.
+ */
+void zo_signals_expect(bool state_is_there);
+
+/*
+ * From now on; after zo_signals_expect().  Also ignores SIGPIPE, so that a
+ * reader that leaves (of a metrics pipe) is a failed write and not the end of
+ * the run.
  */
 void zo_signals_catch(void);
 

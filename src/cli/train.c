@@ -241,6 +241,9 @@ static enum zo_status prepare(struct run *run)
     if (options->output == NULL && !options->dry_run) {
         return ZO_FAIL(ZO_E_USAGE, "train needs --output DIR");
     }
+    if (!options->dry_run) {
+        zo_signals_expect(false);
+    }
     ZO_TRY(zo_setup_open(options, &cli->notes, &run->setup));
     ZO_TRY(open_model(run));
     ZO_TRY(find_files(run));
@@ -250,6 +253,7 @@ static enum zo_status prepare(struct run *run)
     run->saving.source_type = run->source_dtype;
     if (!options->dry_run) {
         ZO_TRY(make_output(run));
+        zo_signals_expect(run->saving.continues);
     }
     ZO_TRY(open_trace(run));
     ZO_TRY(open_monitor(run));

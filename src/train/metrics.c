@@ -157,8 +157,8 @@ static enum zo_status forget(int fd, const char *path, int64_t last_step)
     return ZO_OK;
 }
 
-/* Empties an old file of ours: a slip of the pen must not cost the rows. */
-static enum zo_status empty(int fd, const char *path)
+/* A slip of the pen must not cost the user's rows. */
+static enum zo_status check_start(const char *path)
 {
     char start[sizeof(line_start)] = "";
     const int reader = open(path, O_RDONLY | O_CLOEXEC);
@@ -179,6 +179,18 @@ static enum zo_status empty(int fd, const char *path)
                        "%s is there and is no metrics file; name another for "
                        "the metrics",
                        path);
+    }
+    return ZO_OK;
+}
+
+/* What an older run has left in one: its lines, or nothing. */
+static enum zo_status keep_lines(int fd, const char *path, int64_t size_bytes,
+                                 const struct zo_metrics_options *options)
+{
+    ZO_TRY(check_start(path));
+    if (options->is_append) {
+        ZO_TRY(mend(fd, path, size_bytes));
+        return forget(fd, path, options->last_step);
     }
     if (ftruncate(fd, 0) != 0) {
         return ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot empty %s: %s", path,
@@ -214,12 +226,7 @@ static enum zo_status open_target(const char *path,
         goto close_file;
     }
     if (S_ISREG(info.st_mode) && info.st_size > 0) {
-        ZO_TRY_GOTO(close_file, options->is_append
-                                    ? mend(fd, path, info.st_size)
-                                    : empty(fd, path));
-        if (options->is_append) {
-            ZO_TRY_GOTO(close_file, forget(fd, path, options->last_step));
-        }
+        ZO_TRY_GOTO(close_file, keep_lines(fd, path, info.st_size, options));
     }
     *fd_out = fd;
     return ZO_OK;
@@ -279,6 +286,18 @@ void zo_metrics_close(struct zo_metrics *metrics)
 typedef void (*line_fn)(struct zo_jsonl *json, const void *values,
                         const char *time);
 
+/* Of a line that failed; the next one would continue it. */
+static enum zo_status drop_part(const struct target *target)
+{
+    const struct zo_err failure = *zo_err_last();
+    struct stat info;
+
+    if (fstat(target->fd, &info) == 0 && S_ISREG(info.st_mode)) {
+        (void)!mend(target->fd, target->json.name, info.st_size);
+    }
+    return zo_err_adopt(&failure);
+}
+
 /* The same line, with the same time, to each file. */
 static enum zo_status write_line(struct zo_metrics *metrics, line_fn line,
                                  const void *values)
@@ -296,6 +315,9 @@ static enum zo_status write_line(struct zo_metrics *metrics, line_fn line,
             zo_jsonl_begin(json);
             line(json, values, time);
             ended = zo_jsonl_end(json);
+            if (ended != ZO_OK) {
+                ended = drop_part(&metrics->targets[i]);
+            }
             status = status != ZO_OK ? status : ended;
         }
     }

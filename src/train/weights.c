@@ -1,5 +1,6 @@
 #include "src/train/weights.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdint.h>
 
@@ -669,6 +670,23 @@ enum zo_status zo_weights_read(const struct zo_weights *weights,
     return status;
 }
 
+/* Weights in the type of the files; their numbers have room there. */
+static enum zo_status round_to(enum zo_dtype dtype, const float *masters,
+                               int64_t count, const char *name, void *buffer)
+{
+    for (int64_t i = 0; i < count; i++) {
+        zo_store(buffer, dtype, i, masters[i]);
+        if (isinf(zo_load(buffer, dtype, i))) {
+            return ZO_FAIL(ZO_E_NUMERIC,
+                           "\"%s\" has the weight %g, too large for %s, the "
+                           "type of the source; a training state holds it, "
+                           "which export --dtype writes in another",
+                           name, (double)masters[i], zo_dtype_name(dtype));
+        }
+    }
+    return ZO_OK;
+}
+
 /* What the writer's callback needs. */
 struct source {
     const struct zo_weights *weights;
@@ -695,10 +713,8 @@ static enum zo_status give(void *context, size_t index, uint64_t offset_bytes,
     }
     ZO_TRY(read_all(source->weights, index, first, count, source->piece,
                     source->masters));
-    for (int64_t i = 0; i < count; i++) {
-        zo_store(buffer, source->dtype, i, source->masters[i]);
-    }
-    return ZO_OK;
+    return round_to(source->dtype, source->masters, count,
+                    parameters->items[index].name, buffer);
 }
 
 static enum zo_status describe_tensors(const struct zo_weights *weights,

@@ -68,7 +68,9 @@ enum zo_status zo_weights_randomize(const struct zo_weights *weights,
 
 /*
  * Writes the weights as a model directory, from the masters, with the other
- * files of source_path.  As zo_model_dir_write().
+ * files of source_path.  As zo_model_dir_write(), and
+ *
+ *   ZO_E_NUMERIC   a weight overflows the type of the files
  */
 struct zo_weights_export {
     const char *path;
