@@ -28,7 +28,7 @@ options_of_page() {
 }
 subcommands() { "$program" --help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'; }
 
-echo 1..8
+echo 1..12
 
 sentence='every subcommand has a page, and every page a subcommand'
 pages=$(for page in man/zero-offload-*.1; do
@@ -72,7 +72,8 @@ else
 fi
 
 report 4 'every make target that a document names exists' "$(
-  cat README.md CONTRIBUTING.md bootstrap | grep -o '`make [a-z-]*`' |
+  cat README.md README.zh.md CONTRIBUTING.md bootstrap |
+    grep -o '`make [a-z-]*`' |
     sed 's/`make \(.*\)`/\1/' | sort -u | while read -r target; do
       grep -q "^$target:" "$BUILDDIR/Makefile" || echo "make $target"
     done)"
@@ -121,4 +122,70 @@ END
 else
   echo "ok 8 - $sentence # SKIP no bash"
 fi
+
+report 9 'what a document shows of a plan is what plan prints' "$(
+  XDG_CACHE_HOME=$scratch
+  export XDG_CACHE_HOME
+  # A command behind "$ ", on as many lines as end in "\", and below it, up to
+  # an empty line or the end of the display, lines of its output.
+  for document in README.md README.zh.md man/*.[157]; do
+    sed 's/^ *//; s/\\e$/\\/' "$document" | awk -v to="$scratch/shown" '
+      /^\$ / || /^$/ || /^\.Ed/ { shown = 0 }
+      /^\$ zero-offload plan / { count++; command = 1; sub(/^\$ /, "") }
+      shown { print >(to count) }
+      command { print >(to count ".sh") }
+      command && !/\\$/ { command = 0; shown = 1 }'
+    for lines in "$scratch"/shown*[0-9]; do
+      test -f "$lines" || continue
+      sed "s|^zero-offload |\"$program\" |" "$lines.sh" >"$scratch/run"
+      if ! cmp -s "$scratch/run" "$scratch/ran"; then # two languages, one run
+        sh "$scratch/run" 2>&1 | sed 's/^ *//' >"$scratch/printed"
+        cp "$scratch/run" "$scratch/ran"
+      fi
+      grep -vxFf "$scratch/printed" "$lines" |
+        sed "s|^|$document shows, and plan does not print: |"
+    done
+    rm -f "$scratch"/shown*
+  done)"
+
+report 10 'every subcommand is told in zero-offload(1), with its page' "$(
+  subcommands | while read -r command; do
+    grep -qx "\.It Ic $command" man/zero-offload.1 ||
+      echo "$command is not among the subcommands"
+    page="^\.Xr zero-offload-$command 1"
+    test "$(grep -c "$page" man/zero-offload.1)" -ge 2 ||
+      echo "$command: its page is not referred to, there and in SEE ALSO"
+  done)"
+
+# The commands of a document: its indented lines, without what follows a "#".
+# What a prompt is answered is in the language of the reader.
+commands_of() { sed -n 's/^    //p' "$1" | sed 's/ *#.*//' | grep -v '^$'; }
+report 11 'the READMEs show the same commands, and link to each other' "$(
+  commands_of README.md >"$scratch/english"
+  commands_of README.zh.md | diff "$scratch/english" - | grep '^[<>]'
+  test "$(wc -l <"$scratch/english")" -ge 20 || echo 'hardly any command'
+  grep -q '](README.zh.md)' README.md || echo 'README.md: no link'
+  grep -q '](README.md)' README.zh.md || echo 'README.zh.md: no link')"
+
+# Commands that documents show, each on one line: COMMAND OPTION...
+shown_commands() {
+  sed 's/\\e$/\\/; s/^    //; s/^\$ //' "$1" |
+    sed -e ':a' -e '/\\$/{N;s/\\\n *//;ba' -e '}' |
+    sed -n 's/^zero-offload \([a-z][a-z]*\) /\1 /p'
+}
+report 12 'every option of a command in a document is in the page of it' "$(
+  for document in README.md README.zh.md man/*.[157]; do
+    shown_commands "$document" | tee -a "$scratch/all" |
+      while read -r command words; do
+        set -f
+        for word in $words; do
+          case $word in --*) ;; *) continue ;; esac
+          option=$(echo "${word%%=*}" | sed 's/^-//; s/_/-/g')
+          grep -q -e "Fl \(${option#-no}\|$option\)\( \|\$\)" \
+            "man/zero-offload-$command.1" ||
+            echo "$document: $command has no -$option"
+        done
+      done
+  done
+  test "$(wc -l <"$scratch/all")" -ge 40 || echo 'hardly any command')"
 exit $status
