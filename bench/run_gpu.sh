@@ -14,6 +14,10 @@
 #   tables     bench stages on one GPU and all, and bench frontier of
 #              ChatGLM2-6B at 8 x 512 tokens; the report of both.  Rows that
 #              OUT/tables.jsonl has are not run again
+#   nvme       the disk under WORK through the store, fio beside it; then
+#              ChatGLM2-6B with 24 GB of GPU memory, 48 GB of the host's
+#   save       ChatGLM2-6B in 24 GB saves its state while it trains, and goes
+#              on from it with everything resident
 #   stress     collectives between GPUs for 8 minutes, compute beside them
 #   sanitizer  compute-sanitizer over a small model, on DEVICES GPUs
 #
@@ -21,7 +25,8 @@
 # The exit code is 1 when a stage failed.  Variables:
 #   OUT             where logs go                        [gpu-results]
 #   BUILD           the build folder                     [build-gpu]
-#   WORK            for weights and gradients, 35 GB     [BUILD/work]
+#   WORK            for weights and gradients, 35 GB; states, 140 GB
+#                                                        [BUILD/work]
 #   CONFIGURE_ARGS  of configure    [--with-cuda-arch= what the GPU is]
 #   PYTHON          one with torch, transformers, safetensors  [python3]
 #   STAGE_SECONDS   limit of a stage                     [560]
@@ -39,7 +44,7 @@ PYTHON=${PYTHON:-python3}
 STAGE_SECONDS=${STAGE_SECONDS:-560}
 export OUT BUILD WORK PYTHON STAGE_SECONDS
 export PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1
-all_stages='build check-gpu parity attention step offload devices tables stress sanitizer'
+all_stages='build check-gpu parity attention step offload devices tables nvme save stress sanitizer'
 skipped=77 # the exit code of a stage that this machine cannot do
 
 say() { printf '\n== %s\n' "$*"; }
@@ -230,6 +235,47 @@ stage_tables() {
   return $status
 }
 
+stage_nvme() {
+  local program=$BUILD/zero-offload status=0 disk=$WORK/nvme
+  local model='--model chatglm2-6b --backend cuda --num-devices 1 --bf16'
+  local rows='--per-device-train-batch-size 8 --max-length 512'
+  mkdir -p "$disk" || return 1
+  timed "$program" bench nvme --nvme "$disk:${NVME_BYTES:-50G}" || status=1
+  # shellcheck disable=SC2086
+  for how in '' '--max-grad-norm 1' '--gradient-accumulation-steps 8'; do
+    set -- $model $rows $how --gpu-memory 24G --host-memory 48G \
+      --nvme "$disk:${NVME_BYTES:-50G}"
+    timed "$program" plan "$@" || status=1
+    with_memory "$program" bench step "$@" || status=1
+  done
+  return $status
+}
+
+# How long steps are, how long training waited, beside what the save says.
+stage_save() {
+  local program=$BUILD/zero-offload status=0 run=$WORK/save
+  local rows=$BUILD/save-rows.jsonl
+  mkdir -p "$WORK" || return 1
+  awk 'BEGIN { for (row = 0; row < 64; row++) {
+    printf "{\"input_ids\": ["
+    for (i = 0; i < 512; i++)
+      printf "%s%d", i ? ", " : "", 100 + (row * 997 + i * 3331) % 60000
+    print "]}" } }' >"$rows"
+  set -- --model chatglm2-6b --random-weights --data "$rows" --output "$run" \
+    --backend cuda --num-devices 1 --bf16 --per-device-train-batch-size 8
+  timed "$program" train "$@" --gpu-memory 24G --save-steps 20 \
+    --max-steps 85 --save-total-limit 1 --overwrite || status=1
+  awk -F '"step_seconds":' '/"kind":"step"/ { split($2, a, ","); print a[1] }' \
+    "$run/metrics.jsonl" | sort -n | awk '{ t[NR] = $1; sum += $1 }
+    END { m = t[int((NR + 1) / 2)]
+      printf "steps: median %.3f s, beyond it %.3f s in all\n", m, sum - m * NR }'
+  grep '"kind":"save"' "$run/metrics.jsonl"
+  timed "$program" train "$@" --set zero_optimization.stage=0 \
+    --max-steps 88 --save-total-limit 1 --resume || status=1
+  rm -rf "$run"
+  return $status
+}
+
 stage_stress() {
   ZERO_OFFLOAD_GPU=1 ZERO_OFFLOAD_STRESS_SECONDS=${STRESS_SECONDS:-480} \
     timed "$BUILD/tests/test_comm_cuda"
@@ -333,6 +379,8 @@ found() {
     parity) pattern='^FAIL|^worst|: loss |broken' ;;
     attention) pattern='^(copy|matmul) |^attention.* 8 +2048|^(FLASH|CUDNN).* 8 x +2048' ;;
     devices) pattern='^([a-z0-9A-Z-]+:$|step|placement|  [a-z0-9]+ +busy|host|GPU)' ;;
+    nvme) pattern='^(write|read|mixed|step|placement|  [a-z0-9]+ +busy|GPU)|fio' ;;
+    save) pattern='^(saved|steps|memory|resumed|\{"kind":"save)|^step +(21|85|88)' ;;
     stress) pattern='^(ok|not ok|#)' ;;
     step) pattern='^(step|products|GPU memory|torch) ' ;;
     offload) pattern='^(W|step|placement|  [a-z0-9]+ +busy|host|simulated|GPU)' ;;
