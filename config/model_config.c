@@ -12,6 +12,7 @@
 #include "config/json.h"
 #include "src/base/arith.h"
 #include "src/base/memory.h"
+#include "src/base/text.h"
 
 #define PARAMETERS_MAX (UINT64_C(1) << 50) /* bytes of them fit in 63 bits */
 #define ROPE_BASE      10000.0
@@ -514,6 +515,82 @@ static enum zo_status read_source(const struct zo_json_doc *doc,
     return ZO_OK;
 }
 
+/* Keys of config.json that are read, here or by the official code. */
+static const char *const known_keys[] = {
+    "model_type",
+    "torch_dtype",
+    "num_layers",
+    "num_hidden_layers",
+    "hidden_size",
+    "ffn_hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "kv_channels",
+    "head_dim",
+    "multi_query_attention",
+    "multi_query_group_num",
+    "padded_vocab_size",
+    "vocab_size",
+    "seq_length",
+    "max_position_embeddings",
+    "layernorm_epsilon",
+    "rms_norm_eps",
+    "rmsnorm",
+    "post_layer_norm",
+    "add_bias_linear",
+    "add_qkv_bias",
+    "attention_bias",
+    "original_rope",
+    "rope_ratio",
+    "rope_theta",
+    "tie_word_embeddings",
+    "eos_token_id",
+    "pad_token_id",
+    "hidden_dropout",
+    "attention_dropout",
+    "use_cache",
+    "pre_seq_len",
+    "prefix_projection",
+    "quantization_bit",
+    "interleaved_qkv",
+    "fp32_residual_connection",
+    "apply_residual_connection_post_layernorm",
+    "apply_query_key_layer_scaling",
+    "attention_softmax_in_fp32",
+    "bias_dropout_fusion",
+    "position_encoding_2d",
+    "inner_hidden_size",
+    "partial_rotary_factor",
+    "rotary_percent",
+    "rope_scaling",
+    "rope_parameters",
+    "quantization_config",
+    "_name_or_path",
+    "transformers_version",
+};
+
+/* A key that the file has not and nobody reads is a slip of the pen. */
+static enum zo_status check_key(const struct zo_json_doc *doc, const char *path)
+{
+    const char *near;
+    char key[96];
+
+    (void)snprintf(key, sizeof(key), "%.*s", (int)strcspn(path, "."), path);
+    if (zo_json_get(zo_json_root(doc), key) != NULL) {
+        return ZO_OK;
+    }
+    for (size_t i = 0; i < ZO_COUNT(known_keys); i++) {
+        if (strcmp(known_keys[i], key) == 0) {
+            return ZO_OK;
+        }
+    }
+    near = zo_text_nearest(key, known_keys, ZO_COUNT(known_keys));
+    return ZO_FAIL(ZO_E_USAGE, "--set %s: config.json has no such key%s%s%s",
+                   path, near != NULL ? "; did you mean " : "",
+                   near != NULL ? near : "", near != NULL ? "?" : "");
+}
+
 /* Takes the document over in every case. */
 static enum zo_status read_doc(struct zo_json_doc *doc,
                                enum zo_model_family family,
@@ -535,6 +612,7 @@ static enum zo_status read_doc(struct zo_json_doc *doc,
         }
         memcpy(key, overrides[i], (size_t)(equals - overrides[i]));
         key[equals - overrides[i]] = '\0';
+        ZO_TRY_GOTO(close_doc, check_key(doc, key));
         ZO_TRY_GOTO(close_doc, zo_json_set(doc, key, equals + 1));
     }
     ZO_TRY_GOTO(close_doc, read_source(doc, family, notes, &config));

@@ -230,7 +230,7 @@ ints() {
   begin --resume && stops INT 130 || return 1
   begin --resume && kill -s INT $child || return 1
   tries=0
-  until says 'SIGINT: saving behind this step, which takes about'; do
+  until says 'SIGINT: no further step is started; saving then takes about'; do
     test $tries -lt 100 || return 1
     tries=$((tries + 1))
     sleep 0.05

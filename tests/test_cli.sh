@@ -155,6 +155,12 @@ case_ 'inspect --json prints an object a tensor' listing_json
 case_ 'the numbers depend on the seed and not on threads' same_numbers
 case_ 'init replaces a model only when told to' no_overwriting
 case_ 'init --set changes the configuration that is written' sets
+unknown_set() {
+  exits 2 init --model tiny --set num_layrs=1 --output five --dtype bf16 &&
+    grep -q 'num_layrs: config.json has no such key; did you mean num_layers' err &&
+    test ! -e five
+}
+case_ 'a key that config.json has not is refused' unknown_set
 case_ 'init takes a config.json' from_file
 case_ 'init --dry-run writes nothing' dry_run
 case_ 'init without --output is wrong usage' missing_output

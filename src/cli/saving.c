@@ -368,10 +368,11 @@ static void announce(const struct zo_saving *saving)
     if (saving->setup->options->save_only_model) {
         return;
     }
-    (void)snprintf(text, sizeof(text),
-                   "\nSIGINT: saving behind this step, which takes about %s; "
-                   "once more stops at once, without saving\n",
-                   zo_clock_span(span, seconds));
+    (void)snprintf(
+        text, sizeof(text),
+        "\nSIGINT: no further step is started; saving then takes about %s; "
+        "once more stops at once, without saving\n",
+        zo_clock_span(span, seconds));
     zo_signals_announce(text);
 }
 

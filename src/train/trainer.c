@@ -260,6 +260,9 @@ static void fill_traffic(struct zo_trainer *trainer, int slot,
     metrics->gpu_bytes_peak = trainer->gpu_bytes; /* nothing grows */
     metrics->host_bytes = resident_bytes();
     metrics->host_bytes_peak = resident_bytes_peak();
+    if (metrics->host_bytes_peak < metrics->host_bytes) { /* the kernel lags */
+        metrics->host_bytes_peak = metrics->host_bytes;
+    }
     metrics->pinned_bytes =
         machine->device_ops->mem_allocated(machine->devices[0], ZO_MEM_PINNED);
     metrics->h2d_bytes = list.bytes[ZO_ENGINE_H2D];
