@@ -31,6 +31,14 @@ struct measure {
     double seconds; /* INFINITY: not known */
 };
 
+/* One that has been tried. */
+struct candidate {
+    bool is_there;
+    struct zo_placement placement;
+    struct measure measure;
+    int resident, spilled;
+};
+
 struct search {
     const struct zo_place_options *options;
     struct zo_placement placement; /* of the candidate at hand */
@@ -41,6 +49,9 @@ struct search {
     int tried;
     bool skips_time; /* any that fits will do */
     bool spills;     /* what the host has no room for goes to NVMe */
+    /* Of those that only the host has no room for, the one that wants least
+     * of it. */
+    struct candidate nearest;
     /* The fastest so far that fits. */
     struct zo_placement best;
     struct measure best_measure;
@@ -246,10 +257,22 @@ static enum zo_status try_one(struct search *search, bool wants_time,
     return status;
 }
 
+static void keep_if_nearest(struct search *search,
+                            const struct measure *measure)
+{
+    if (measure->fits_gpu && measure->fits_nvme &&
+        (!search->nearest.is_there ||
+         measure->host_bytes < search->nearest.measure.host_bytes)) {
+        search->nearest = (struct candidate){true, search->placement, *measure,
+                                             search->resident, search->spilled};
+    }
+}
+
 static void keep_if_best(struct search *search, const struct measure *measure,
                          double worth)
 {
     if (!measure->fits_gpu || !measure->fits_host || !measure->fits_nvme) {
+        keep_if_nearest(search, measure);
         return;
     }
     if (search->has_best &&
@@ -588,7 +611,8 @@ static enum zo_status measure_literal(struct search *search,
     return ZO_OK;
 }
 
-/* Nothing fits: the candidate that takes least. */
+/* Nothing fits: the candidate that takes least of the devices, or one that
+ * fits them and takes less of the host. */
 static enum zo_status take_least(struct search *search)
 {
     const struct zo_place_options *options = search->options;
@@ -607,6 +631,13 @@ static enum zo_status take_least(struct search *search)
     search->best = search->placement;
     search->best_resident = search->resident;
     search->best_spilled = search->spilled;
+    if (search->nearest.is_there &&
+        search->nearest.measure.host_bytes < search->best_measure.host_bytes) {
+        search->best = search->nearest.placement;
+        search->best_measure = search->nearest.measure;
+        search->best_resident = search->nearest.resident;
+        search->best_spilled = search->nearest.spilled;
+    }
     return ZO_OK;
 }
 

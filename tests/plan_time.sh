@@ -190,5 +190,17 @@ case_ 'other rates are refused' other_rates
 case_ 'a pace and instructions that are none' wrong
 case_ 'nothing is predicted of what does not fit' unfit
 case_ 'doctor and plan keep what the other wrote' with_doctor
+# What a run is said to need is what it then does with: GPU memory filled.
+needs() {
+  plans 3 --profile 4090 --bf16 --gpu-memory 110M --host-memory 1M &&
+    need=$(sed -n 's/.*the run needs \([0-9.]*\) \([KMG]\)iB of host.*/\1\2/p' err) &&
+    test -n "$need" || return 1
+  more=$(echo "$need" | awk '{ n = $1 + 0; print n * 1.02 substr($1, length($1)) }')
+  less=$(echo "$need" | awk '{ n = $1 + 0; print n * 0.98 substr($1, length($1)) }')
+  plans 0 --profile 4090 --bf16 --gpu-memory 110M --host-memory "$more" &&
+    ! grep -q '^placement: 0 of' out &&
+    plans 3 --profile 4090 --bf16 --gpu-memory 110M --host-memory "$less"
+}
+case_ 'the need that is told is enough, and no less is' needs
 echo "1..$number"
 test "$failures" -eq 0
