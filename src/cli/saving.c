@@ -134,14 +134,23 @@ static enum zo_status check_states(struct zo_saving *saving,
 static enum zo_status is_latest(const struct zo_saving *saving,
                                 const char *path, bool *is_latest_out)
 {
-    char *folder = NULL, *name = NULL;
+    char *folder = NULL, *name = NULL, *bare = NULL;
+    size_t length = strlen(path);
+    enum zo_status status;
 
-    ZO_TRY(zo_disk_split(path, &folder, &name));
-    *is_latest_out = strcmp(name, "latest") == 0 &&
+    while (length > 1 && path[length - 1] == '/') {
+        length--;
+    }
+    ZO_TRY(zo_strndup(path, length, &bare));
+    status = zo_disk_split(bare, &folder, &name);
+    zo_free(bare);
+    *is_latest_out = status == ZO_OK && strcmp(name, "latest") == 0 &&
                      is_same_folder(folder, output_of(saving));
-    zo_free(folder);
-    zo_free(name);
-    return ZO_OK;
+    if (status == ZO_OK) {
+        zo_free(folder);
+        zo_free(name);
+    }
+    return status == ZO_E_USAGE ? ZO_OK : status; /* "." is none */
 }
 
 /*
