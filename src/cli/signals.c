@@ -75,16 +75,21 @@ void zo_signals_begin(void)
     (void)sigaction(SIGXFSZ, &action, NULL);
 }
 
-void zo_signals_expect(bool state_is_there)
+static void catch_usr1(void)
 {
     const struct sigaction action = {.sa_handler = remember_usr1,
                                      .sa_flags = SA_RESTART};
 
+    (void)sigaction(SIGUSR1, &action, NULL);
+}
+
+void zo_signals_expect(bool state_is_there)
+{
     has_state = state_is_there;
     for (size_t i = 0; i < ZO_COUNT(signals); i++) {
         handle(signals[i].number, leave, 0);
     }
-    (void)sigaction(SIGUSR1, &action, NULL);
+    catch_usr1();
 }
 
 void zo_signals_catch(void)
@@ -97,6 +102,7 @@ void zo_signals_catch(void)
                signals[i].number == SIGINT ? (int)SA_RESETHAND : 0);
     }
     (void)sigaction(SIGPIPE, &action, NULL);
+    catch_usr1();
 }
 
 void zo_signals_announce(const char *text)
