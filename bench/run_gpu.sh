@@ -240,7 +240,7 @@ stage_nvme() {
   local model='--model chatglm2-6b --backend cuda --num-devices 1 --bf16'
   local rows='--per-device-train-batch-size 8 --max-length 512'
   mkdir -p "$disk" || return 1
-  timed "$program" bench nvme --nvme "$disk:${NVME_BYTES:-50G}" || status=1
+  timed "$program" bench nvme --nvme "$disk:${NVME_BENCH_BYTES:-8G}" || status=1
   # shellcheck disable=SC2086
   for how in '' '--max-grad-norm 1' '--gradient-accumulation-steps 8'; do
     set -- $model $rows $how --gpu-memory 24G --host-memory 48G \

@@ -268,8 +268,9 @@ static void check_facts(struct rig *rig)
 }
 
 /*
- * The context, measured: the first open of this process finds it.  Runs
- * first; a machine without NVML knows nothing.
+ * The context, measured: the first open of this process finds it, and who
+ * opens the device again is told the same.  Runs first; a machine without NVML
+ * knows nothing.
  */
 static void test_context(void)
 {
@@ -277,7 +278,11 @@ static void test_context(void)
 
     if (rig_open(&rig)) {
         const uint64_t bytes = cuda->info(rig.device)->context_bytes;
+        struct zo_device *again = NULL;
 
+        TAP_CHECK(cuda->open(0, NULL, &again) == ZO_OK);
+        TAP_CHECK(cuda->info(again)->context_bytes == bytes);
+        cuda->close(again);
         (void)printf("# the context takes %llu MiB\n",
                      (unsigned long long)bytes >> 20);
         rig_close(&rig);

@@ -45,8 +45,11 @@ static void add_engines(struct zo_step_metrics *sums,
     sums->h2d_seconds += metrics->h2d_seconds;
     sums->d2h_seconds += metrics->d2h_seconds;
     sums->cpu_seconds += metrics->cpu_seconds;
+    sums->nvme_seconds += metrics->nvme_seconds;
     sums->h2d_bytes += metrics->h2d_bytes;
     sums->d2h_bytes += metrics->d2h_bytes;
+    sums->nvme_read_bytes += metrics->nvme_read_bytes;
+    sums->nvme_write_bytes += metrics->nvme_write_bytes;
 }
 
 static enum zo_status on_step(void *context,
@@ -184,6 +187,10 @@ static void print_engines(const struct step_bench *bench)
     print_engine(bench, "h2d", sums->h2d_seconds, (double)sums->h2d_bytes);
     print_engine(bench, "d2h", sums->d2h_seconds, (double)sums->d2h_bytes);
     print_engine(bench, "cpu", sums->cpu_seconds, 0.0);
+    if (bench->last.nvme_bytes > 0) {
+        print_engine(bench, "nvme", sums->nvme_seconds,
+                     (double)(sums->nvme_read_bytes + sums->nvme_write_bytes));
+    }
     (void)fprintf(out, "host memory %.3f GB, of it page-locked %.3f GB\n",
                   (double)bench->last.host_bytes * 1e-9,
                   (double)bench->last.pinned_bytes * 1e-9);

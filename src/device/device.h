@@ -55,8 +55,8 @@ struct zo_device_info {
     const char *bus_id;      /* borrowed: "0000:1b:00.0"; "" on no bus */
     int capability;          /* cuda: 90 is 9.0; else 0 */
     bool has_display;        /* a screen is driven by it */
-    /* Device memory that opening took, for itself; 0: none, or unknown, also
-     * when this process had opened the device before. */
+    /* Device memory that this process took by opening the device, the first
+     * time it did; 0: none, or unknown. */
     uint64_t context_bytes;
 };
 

@@ -9,6 +9,7 @@
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -248,9 +249,18 @@ static bool settled_free_bytes(const struct zo_nvml *nvml, uint64_t *bytes_out)
     return true;
 }
 
-/* Starts, and takes what the driver has less of behind it. */
+/*
+ * What each device's context took when this process made it.  It stays until
+ * the process ends, so whoever opens the device again finds nothing to
+ * measure.
+ */
+static _Atomic uint64_t context_bytes[PEERS_MAX];
+
+/* Starts; a context that this makes took what the driver has less of
+ * behind it. */
 static enum zo_status start_measured(struct zo_device *device, int count)
 {
+    const bool is_kept = device->index < PEERS_MAX;
     struct zo_nvml nvml;
     uint64_t before = 0, after = 0;
     enum zo_status status;
@@ -262,12 +272,17 @@ static enum zo_status start_measured(struct zo_device *device, int count)
         device->bus_id[0] = '\0';
     }
     zo_nvml_open(&nvml, device->bus_id);
-    is_known = settled_free_bytes(&nvml, &before);
+    is_known = !is_in_use(device->index) && settled_free_bytes(&nvml, &before);
     status = start(device, count);
     device->info.has_display = zo_nvml_has_display(&nvml);
     if (status == ZO_OK && is_known && zo_nvml_free_bytes(&nvml, &after) &&
         after < before) {
         device->info.context_bytes = before - after;
+        if (is_kept) {
+            atomic_store(&context_bytes[device->index], before - after);
+        }
+    } else if (status == ZO_OK && !is_known && is_kept) {
+        device->info.context_bytes = atomic_load(&context_bytes[device->index]);
     }
     zo_nvml_close(&nvml);
     return status;
