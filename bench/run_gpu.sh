@@ -19,7 +19,8 @@
 #   save       ChatGLM2-6B in 24 GB saves its state while it trains, and goes
 #              on from it with everything resident
 #   stress     collectives between GPUs for 8 minutes, compute beside them
-#   sanitizer  compute-sanitizer over a small model, on DEVICES GPUs
+#   sanitizer  compute-sanitizer over a small model, on DEVICES devices, which
+#              share a GPU where there are fewer
 #
 # Every stage leaves OUT/STAGE.log; the table at the end is OUT/summary.txt.
 # The exit code is 1 when a stage failed.  Variables:
@@ -281,9 +282,20 @@ stage_stress() {
     timed "$BUILD/tests/test_comm_cuda"
 }
 
+name_of_type() {
+  case $1 in
+    '') echo --fp32 ;;
+    *' '*) echo "${1%% *}, offloaded" ;;
+    *) echo "$1" ;;
+  esac
+}
+
 stage_sanitizer() {
   local sanitizer status=0 tool type code log=$BUILD/sanitizer-run
-  local program=$BUILD/zero-offload rows=$BUILD/sanitizer-rows.jsonl
+  local program=$BUILD/zero-offload rows=$BUILD/sanitizer-rows.jsonl gpus
+  local zero=zero_optimization
+  local offloads="--bf16 --set $zero.offload_optimizer.device=cpu
+    --set $zero.offload_param.device=cpu --set zero_offload.fill=false"
   awk 'BEGIN { for (row = 0; row < 16; row++) {
     printf "{\"input_ids\": ["
     for (i = 0; i < 150; i++) printf "%s%d", i ? ", " : "", (row * 97 + i * 31) % 2048
@@ -298,8 +310,13 @@ stage_sanitizer() {
   # cuBLASLt's own kernels (nvjet) synchronise in ways that racecheck does not
   # know; they are NVIDIA's to check.  A filter by name makes the tool fail, so
   # hazards are told apart below.
+  gpus=$(nvidia-smi -L | wc -l)
+  if test "${DEVICES:-1}" -gt "$gpus"; then
+    echo "$DEVICES devices share $gpus GPU(s)"
+    export ZERO_OFFLOAD_DEVICES_PER_GPU=$(((DEVICES + gpus - 1) / gpus))
+  fi
   for tool in ${TOOLS:-initcheck racecheck memcheck}; do
-    for type in --bf16 --fp16 ''; do
+    for type in --bf16 --fp16 '' "$offloads"; do
       # shellcheck disable=SC2086
       timed timeout -k 5 240 "$sanitizer" --tool $tool --error-exitcode 9 \
         "$program" train --model "$source/tests/gpu_model.json" \
@@ -318,11 +335,11 @@ stage_sanitizer() {
         return $skipped
       fi
       if test $code = 0; then
-        printf '%s %s: %s\n' $tool "${type:---fp32}" \
+        printf '%s %s: %s\n' $tool "$(name_of_type "$type")" \
           "$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$log" | tail -n 1)"
       else
         status=1
-        printf '%s %s: exit code %d\n' $tool "${type:---fp32}" $code
+        printf '%s %s: exit code %d\n' $tool "$(name_of_type "$type")" $code
         head -n 60 "$log"
         tail -n 5 "$log"
       fi

@@ -161,6 +161,18 @@ bool tiny_wants_gpu(void)
     return getenv("ZERO_OFFLOAD_GPU") != NULL;
 }
 
+void tiny_share_gpus(int devices)
+{
+    char text[16];
+    int count = 0;
+
+    if (tiny_wants_gpu() && zo_device_cuda.count(&count) == ZO_OK &&
+        count > 0 && count < devices) {
+        (void)snprintf(text, sizeof(text), "%d", (devices + count - 1) / count);
+        (void)setenv("ZERO_OFFLOAD_DEVICES_PER_GPU", text, 1);
+    }
+}
+
 const char *tiny_lacks(int devices)
 {
     int count = 0;

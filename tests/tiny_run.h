@@ -85,6 +85,9 @@ struct tiny_result {
 bool tiny_wants_gpu(void);
 /* Why so many devices cannot be had then; NULL: they can. */
 const char *tiny_lacks(int devices);
+/* Before the first device is opened: where there are fewer GPUs than that,
+ * several devices share one. */
+void tiny_share_gpus(int devices);
 
 /* Devices, configuration and rows; then the trainer, planned. */
 enum zo_status tiny_open_machine(const struct tiny_knobs *knobs,

@@ -62,6 +62,9 @@ static enum zo_status reach(struct zo_comm *comm, int r, int peer)
     cudaError_t error;
     int can = 0;
 
+    if (index == other) {
+        return ZO_OK; /* devices that share a GPU */
+    }
     error = cudaDeviceCanAccessPeer(&can, index, other);
     if (error != cudaSuccess) {
         return fail(comm, r, peer, error);

@@ -89,7 +89,12 @@ struct zo_device_ops {
 
     /* Cannot fail, and starts no device. */
     void (*platform)(struct zo_device_platform *platform_out);
-    /* Devices that can be opened; 0 is no failure.  host: as many as asked. */
+    /*
+     * Devices that can be opened; 0 is no failure.  host: as many as asked.
+     * cuda: the GPUs; for tests where there are too few of them, as many
+     * devices on each as ZERO_OFFLOAD_DEVICES_PER_GPU says (2 to 8), which
+     * share its memory.
+     */
     enum zo_status (*count)(int *count_out);
     enum zo_status (*open)(int index, const struct zo_device_options *options,
                            struct zo_device **device_out);
