@@ -7,8 +7,8 @@
 #include "src/base/text.h"
 #include "src/cli/bench_run.h"
 
-#define POINTS   13 /* of the predicted curve */
-#define MEASURED 3  /* each so many-th of them is run */
+#define POINTS   15 /* of the predicted curve */
+#define MEASURED 2  /* each so many-th of them is run */
 
 /* Bytes of the fullest device with a budget, whether that fits or not. */
 static enum zo_status bytes_with(const struct zo_options *options,
