@@ -7,9 +7,7 @@
  */
 #include "src/device/device.h"
 
-#include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -20,8 +18,7 @@
 #include "src/base/memory.h"
 #include "src/base/system.h"
 #include "src/base/text.h"
-#include "src/device/driver_cuda.h"
-#include "src/device/nvml_cuda.h"
+#include "src/device/context_cuda.h"
 #include "src/device/pace_cuda.h"
 #include "src/device/stream_cuda.h"
 
@@ -35,9 +32,6 @@
 #define ANCHOR_NEAR_NS 50000      /* as well as two clocks need to be set */
 #define ANCHOR_TRIES   4
 #define PER_GPU_MAX    8
-#define SETTLE_TRIES   50
-#define SETTLE_SAME    3
-#define SETTLE_NS      10000000
 
 struct zo_device {
     struct zo_device_info info;
@@ -168,21 +162,6 @@ static enum zo_status cuda_count(int *count_out)
     return ZO_OK;
 }
 
-/* Whether this process uses the device: asking must not start a context. */
-static bool is_in_use(int index)
-{
-    CUresult (*state)(CUdevice, unsigned int *, int *) = NULL;
-    void *function = zo_cuda_driver_function("cuDevicePrimaryCtxGetState");
-    unsigned int flags = 0;
-    int is_active = 0;
-
-    if (function == NULL) {
-        return false;
-    }
-    *(void **)&state = function;
-    return state(index, &flags, &is_active) == CUDA_SUCCESS && is_active != 0;
-}
-
 /*
  * Lets this device and each one that this process has opened copy to each
  * other directly.  Where that fails copies go through the host, by CUDA's
@@ -202,7 +181,7 @@ static uint64_t open_peers(const struct zo_device *device, int count)
             continue;
         }
         peer_mask |= UINT64_C(1) << peer;
-        if (is_in_use(peer)) {
+        if (zo_context_is_made(peer)) {
             (void)cudaDeviceEnablePeerAccess(peer, 0);
             (void)cudaSetDevice(peer);
             (void)cudaDeviceEnablePeerAccess(device->index, 0);
@@ -245,66 +224,20 @@ static enum zo_status start(struct zo_device *device, int count)
     return ZO_OK;
 }
 
-/*
- * What is free once it no longer changes: the driver goes on giving back the
- * memory of a process that has just ended, which would hide what this one
- * takes.
- */
-static bool settled_free_bytes(const struct zo_nvml *nvml, uint64_t *bytes_out)
-{
-    uint64_t bytes = 0, before = UINT64_MAX;
-    int same = 0;
-
-    for (int i = 0; i < SETTLE_TRIES && same < SETTLE_SAME; i++) {
-        const struct timespec pause = {0, SETTLE_NS};
-
-        if (!zo_nvml_free_bytes(nvml, &bytes)) {
-            return false;
-        }
-        same = bytes == before ? same + 1 : 0;
-        before = bytes;
-        (void)nanosleep(&pause, NULL);
-    }
-    *bytes_out = bytes;
-    return true;
-}
-
-/*
- * What each device's context took when this process made it.  It stays until
- * the process ends, so whoever opens the device again finds nothing to
- * measure.
- */
-static _Atomic uint64_t context_bytes[PEERS_MAX];
-
-/* Starts; a context that this makes took what the driver has less of
- * behind it. */
+/* Starts, and takes note of what that took. */
 static enum zo_status start_measured(struct zo_device *device, int count)
 {
-    const bool is_kept = device->index < PEERS_MAX;
-    struct zo_nvml nvml;
-    uint64_t before = 0, after = 0;
+    struct zo_context_watch watch;
     enum zo_status status;
-    bool is_known;
 
     if (cudaDeviceGetPCIBusId(device->bus_id, (int)sizeof(device->bus_id),
                               device->index) != cudaSuccess) {
         (void)cudaGetLastError();
         device->bus_id[0] = '\0';
     }
-    zo_nvml_open(&nvml, device->bus_id);
-    is_known = !is_in_use(device->index) && settled_free_bytes(&nvml, &before);
+    zo_context_watch_begin(&watch, device->index, device->bus_id);
     status = start(device, count);
-    device->info.has_display = zo_nvml_has_display(&nvml);
-    if (status == ZO_OK && is_known && zo_nvml_free_bytes(&nvml, &after) &&
-        after < before) {
-        device->info.context_bytes = before - after;
-        if (is_kept) {
-            atomic_store(&context_bytes[device->index], before - after);
-        }
-    } else if (status == ZO_OK && !is_known && is_kept) {
-        device->info.context_bytes = atomic_load(&context_bytes[device->index]);
-    }
-    zo_nvml_close(&nvml);
+    zo_context_watch_end(&watch, &device->info);
     return status;
 }
 

@@ -16,6 +16,8 @@ check_PROGRAMS += \
 
 if HAVE_CUDA
 libzo_a_SOURCES += \
+	src/device/context_cuda.c \
+	src/device/context_cuda.h \
 	src/device/device_cuda.c \
 	src/device/driver_cuda.h \
 	src/device/nvml_cuda.c \
