@@ -186,6 +186,7 @@ enum zo_status zo_bench_fio_run(struct zo_bench_fio *fio,
     for (int i = 0; i < count; i++) {
         arguments[i] = words[i];
     }
+    (void)syncfs(fio->fd); /* as before ours */
     ZO_TRY(run(fio, arguments, &bytes));
     return parse(fio, bytes, bytes_per_second_out);
 }

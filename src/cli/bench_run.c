@@ -229,20 +229,35 @@ static uint64_t formula_bytes(const struct zo_setup *setup)
     return bytes;
 }
 
-/* Rates are measured once, for all rows. */
+/* On a GPU measured anew for each row that is run: a machine's rates drift,
+ * most of all where others share it.  A processor's row would take less time
+ * than measuring does. */
+static enum zo_status find_rates(struct zo_bench *bench,
+                                 const struct zo_setup *setup, bool runs)
+{
+    const bool is_gpu = setup->devices.machine.device_ops != &zo_device_host;
+
+    if (runs && is_gpu && setup->options->profile == NULL) {
+        ZO_TRY(zo_cli_profile_now(setup, &bench->rates));
+        bench->has_rates = true;
+        return ZO_OK;
+    }
+    return bench->has_rates
+               ? ZO_OK
+               : zo_cli_profile(setup, true, &bench->rates, &bench->has_rates);
+}
+
+/* A row of which nothing can be predicted is run all the same. */
 static enum zo_status predict(struct zo_bench *bench, struct zo_setup *setup,
-                              const struct zo_trainer *trainer,
+                              const struct zo_trainer *trainer, bool runs,
                               struct zo_bench_row *row)
 {
     struct zo_cli_time time;
     bool found = false;
-    enum zo_status status;
+    enum zo_status status = find_rates(bench, setup, runs);
 
-    if (!bench->has_rates) {
-        status = zo_cli_profile(setup, true, &bench->rates, &bench->has_rates);
-        if (status != ZO_OK) {
-            return status == ZO_E_NOMEM ? status : ZO_OK;
-        }
+    if (status != ZO_OK) {
+        return status == ZO_E_NOMEM ? status : ZO_OK;
     }
     setup->rates = bench->has_rates ? &bench->rates : NULL;
     status = zo_cli_time(setup, trainer, false, &time, &found);
@@ -293,7 +308,9 @@ static enum zo_status plan_and_run(struct zo_bench *bench,
     if (trainer != NULL && (status == ZO_OK || status == ZO_E_FIT)) {
         row->state = status == ZO_OK ? ZO_BENCH_PLANNED : ZO_BENCH_UNFIT;
         read_plan(trainer, row);
-        status = status == ZO_OK ? predict(bench, setup, trainer, row) : ZO_OK;
+        status = status == ZO_OK
+                     ? predict(bench, setup, trainer, !plans_only, row)
+                     : ZO_OK;
     }
     if (status == ZO_OK && row->state == ZO_BENCH_PLANNED && !plans_only) {
         status = train(setup, trainer, row);

@@ -21,7 +21,7 @@ struct zo_bench {
     const char *what;
     struct zo_bench_rows known; /* of the results file, before */
     struct zo_bench_file *file; /* NULL: none */
-    struct zo_profile rates;    /* of the first row, for all */
+    struct zo_profile rates;    /* the latest that were measured */
     bool has_rates;
     int done, total; /* rows; total 0: not known */
 };

@@ -179,6 +179,19 @@ static uint64_t memory_to_use(const struct zo_setup *setup)
     return quarter > 0 && quarter < most ? quarter : most;
 }
 
+/* All rates, or those of products alone; cached. */
+static enum zo_status measure(const struct zo_setup *setup, const char *path,
+                              bool all, struct zo_profile *profile)
+{
+    if (all) {
+        ZO_TRY(zo_profile_measure(&setup->devices,
+                                  (enum zo_simd)setup->options->simd,
+                                  memory_to_use(setup), profile));
+    }
+    ZO_TRY(measure_products(setup, profile));
+    return keep(path, profile);
+}
+
 static enum zo_status find_or_measure(const struct zo_setup *setup,
                                       const char *path, bool measures,
                                       struct zo_profile *profile,
@@ -198,17 +211,8 @@ static enum zo_status find_or_measure(const struct zo_setup *setup,
         *found_out = true;
         return ZO_OK;
     }
-    if (!measures) {
-        *found_out = false;
-        return ZO_OK;
-    }
-    if (!found) {
-        ZO_TRY(zo_profile_measure(&setup->devices, key.simd,
-                                  memory_to_use(setup), profile));
-    }
-    ZO_TRY(measure_products(setup, profile));
-    *found_out = true;
-    return keep(path, profile);
+    *found_out = measures;
+    return measures ? measure(setup, path, !found, profile) : ZO_OK;
 }
 
 enum zo_status zo_cli_profile(const struct zo_setup *setup, bool measures,
@@ -241,4 +245,23 @@ enum zo_status zo_cli_profile(const struct zo_setup *setup, bool measures,
     }
     zo_free(path);
     return status;
+}
+
+enum zo_status zo_cli_profile_now(const struct zo_setup *setup,
+                                  struct zo_profile *profile_out)
+{
+    struct zo_profile profile;
+    char *path = NULL;
+    enum zo_status status;
+
+    zo_profile_init(&profile);
+    if (zo_doctor_profile_path(&path) == ZO_E_NOMEM) {
+        return ZO_E_NOMEM;
+    }
+    status = measure(setup, path, true, &profile);
+    zo_free(path);
+    ZO_TRY(status);
+    zo_setup_nvme_rates(setup, &profile);
+    *profile_out = profile;
+    return ZO_OK;
 }

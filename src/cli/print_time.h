@@ -24,6 +24,10 @@ enum zo_status zo_cli_profile(const struct zo_setup *setup, bool measures,
                               struct zo_profile *profile_out,
                               bool *found_out) ZO_MUST_CHECK;
 
+/* Measured now, whatever is cached, and cached. */
+enum zo_status zo_cli_profile_now(const struct zo_setup *setup,
+                                  struct zo_profile *profile_out) ZO_MUST_CHECK;
+
 struct zo_cli_time {
     struct zo_profile profile;
     struct zo_sim_result result; /* of the step in its steady state */
