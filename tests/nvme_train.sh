@@ -99,6 +99,22 @@ corrupted() {
   test $? -eq 4 && grep -q "unit [0-9]*'s" err &&
     grep -q 'the state of step [0-9]*0 is whole in damaged; --resume' err
 }
+# A JSON may have the weights of an evaluation on NVMe.
+evaluates() {
+  "$program" eval --backend host --threads 2 --model plain-bf16/model \
+    --data rows.jsonl --bf16 >plain-loss 2>err || return 1
+  for folder in disk nowhere; do
+    echo '{"zero_optimization": {"stage": 3, "offload_param":
+      {"device": "nvme", "nvme_path": "'"$folder"'"}},
+      "bf16": {"enabled": true},
+      "zero_offload": {"fill": false, "nvme_allow_memory": true}}' >ds.json
+    "$program" eval --backend host --threads 2 --model plain-bf16/model \
+      --data rows.jsonl --config ds.json >"loss-$folder" 2>err
+    echo $? >"code-$folder"
+  done
+  grep -q nowhere err && test "$(cat code-disk code-nowhere)" = '0
+1' && test "$(cut -d , -f 1 loss-disk)" = "$(cut -d , -f 1 plain-loss)"
+}
 no_folder() {
   trains 1 none --nvme nowhere --set zero_offload.fill=false &&
     grep -q 'nowhere' err && ! test -e none/model
@@ -114,6 +130,7 @@ if test -d /proc/self/fd; then
   case_ 'bytes that change on the disk stop the run' corrupted
 fi
 case_ 'a trace has lanes of NVMe' traces
+case_ 'weights of an evaluation on NVMe give its loss' evaluates
 case_ 'a folder that is missing is told' no_folder
 case_ 'a size that is too small does not fit' no_room
 echo "1..$number"
