@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "offload/executor_internal.h"
+#include "offload/record.h"
 #include "src/base/arith.h"
 #include "src/base/clock.h"
 #include "src/base/memory.h"
@@ -75,6 +76,11 @@ enum zo_status zo_executor_open_nvme(struct zo_executor *executor)
     return zo_executor_open_bounces(executor);
 }
 
+static uint32_t pairs_of(const struct zo_op *op)
+{
+    return op->access_count / 2;
+}
+
 /* Marks the buffers of the host that operations of NVMe touch. */
 static void mark_touched(const struct zo_program *program, bool *touched)
 {
@@ -85,7 +91,7 @@ static void mark_touched(const struct zo_program *program, bool *touched)
             const struct zo_op *op = &list->ops[i];
 
             for (uint32_t a = 0;
-                 op->engine == ZO_ENGINE_NVME && a < op->access_count; a++) {
+                 op->engine == ZO_ENGINE_NVME && a < 2 * pairs_of(op); a++) {
                 const zo_buffer_id id =
                     list->accesses[op->access_first + a].buffer;
 
@@ -156,6 +162,23 @@ static const struct zo_access *access_of(const struct zo_executor *executor,
 
     return &executor->program->schedules[instance->schedule]
                 .accesses[op->access_first + n];
+}
+
+/* Not if it belongs to an update, and the record says that none is due: before
+ * the first step, and in the second of two lists that only evaluate. */
+static bool moves(const struct zo_executor *executor,
+                  const struct zo_instance *instance)
+{
+    const struct zo_op *op = zo_instance_op(executor, instance);
+    const struct zo_access *last =
+        access_of(executor, instance, op->access_count - 1);
+    const struct zo_step_record *record;
+
+    if (op->access_count == 2 * pairs_of(op)) {
+        return true;
+    }
+    record = zo_executor_address(executor, last->buffer, instance->slot);
+    return record->has_update;
 }
 
 /* The nth pair of accesses, but for who is told. */
@@ -374,7 +397,7 @@ static struct zo_flight *take_flight(struct zo_executor *executor,
         flight->number = number;
         flight->has_failed = false;
         flight->requests_left =
-            (int)zo_instance_op(executor, instance)->access_count / 2;
+            (int)pairs_of(zo_instance_op(executor, instance));
         flight->begin_ns = zo_clock_ns();
         zo_times_nvme_begin(executor, instance, flight->begin_ns);
     }
@@ -418,6 +441,10 @@ static enum zo_status start_flight(struct zo_executor *executor,
     enum zo_status status = zo_executor_count(executor, instance);
     int started = 0;
 
+    if (status == ZO_OK && !moves(executor, instance)) {
+        land(flight, pairs);
+        return ZO_OK;
+    }
     while (status == ZO_OK && started < pairs) {
         status = start_request(executor, flight, instance, started);
         started += status == ZO_OK ? 1 : 0;
@@ -473,7 +500,9 @@ enum zo_status zo_executor_issue_nvme(struct zo_executor *executor, bool *moved)
 enum zo_status zo_executor_nvme_alone(struct zo_executor *executor,
                                       const struct zo_instance *instance)
 {
-    const uint32_t pairs = zo_instance_op(executor, instance)->access_count / 2;
+    const uint32_t pairs = moves(executor, instance)
+                               ? pairs_of(zo_instance_op(executor, instance))
+                               : 0;
     enum zo_status status = ZO_OK;
 
     for (uint32_t p = 0; status == ZO_OK && p < pairs; p++) {
