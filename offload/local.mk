@@ -89,7 +89,7 @@ tests_test_place_nvme_SOURCES = tests/test_place_nvme.c $(fake_model)
 tests_test_builder_nvme_SOURCES = tests/test_builder_nvme.c $(fake_model) \
 	$(nvme_help)
 executor_bench = tests/executor_bench.c tests/executor_bench.h $(offload_help)
-tests_test_arenas_SOURCES = tests/test_arenas.c $(executor_bench)
+tests_test_arenas_SOURCES = tests/test_arenas.c $(executor_bench) $(fake_root)
 tests_test_executor_SOURCES = tests/test_executor.c $(executor_bench)
 tests_test_executor_bounce_SOURCES = tests/test_executor_bounce.c \
 	$(executor_bench) $(nvme_help)

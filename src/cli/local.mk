@@ -99,6 +99,9 @@ check_PROGRAMS += \
 	tests/test_signals \
 	tests/test_slow_nvme
 
+fake_root = tests/fake_root.c tests/fake_root.h
+tests_test_doctor_SOURCES = tests/test_doctor.c $(fake_root)
+
 dist_check_SCRIPTS += \
 	tests/bench.sh \
 	tests/bench_nvme.sh \
