@@ -12,8 +12,8 @@
 #include "offload/builder_internal.h"
 #include "src/base/arith.h"
 
-#define STATES    4 /* weights, second, m, v */
-#define MOVES_MAX (2 * STATES)
+#define STATES    4                /* weights, second, m, v */
+#define MOVES_MAX (2 * STATES + 1) /* the record */
 
 /* A state of a unit as its update sees it. */
 struct nvme_state {
@@ -76,6 +76,7 @@ static enum zo_status move(const struct zo_lister *lister, int u,
                            const struct nvme_state *states,
                            struct zo_held piece, zo_buffer_id slot, bool writes)
 {
+    struct zo_build *build = lister->build;
     struct zo_access accesses[MOVES_MAX];
     const struct zo_op op = {
         .name = writes ? "states to NVMe" : "states from NVMe",
@@ -98,8 +99,12 @@ static enum zo_status move(const struct zo_lister *lister, int u,
             states[i].home, writes ? ZO_WRITE : ZO_READ, first, bytes};
         count += 2;
     }
-    return zo_schedule_add(&lister->build->program, lister->schedule, &op,
-                           accesses, count);
+    if (build->options.decides) { /* else the list is that of its step */
+        accesses[count++] = (struct zo_access){build->record, ZO_READ, 0,
+                                               sizeof(struct zo_step_record)};
+    }
+    return zo_schedule_add(&build->program, lister->schedule, &op, accesses,
+                           count);
 }
 
 static enum zo_status update_piece(const struct zo_lister *lister, int u,

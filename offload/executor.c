@@ -263,6 +263,7 @@ enum zo_status zo_executor_open(const struct zo_program *program,
     executor->retired_below = 1;
     (void)pthread_mutex_init(&executor->lock, NULL);
     (void)pthread_mutex_init(&executor->bounce_lock, NULL);
+    (void)pthread_cond_init(&executor->bounce_cond, NULL);
     (void)pthread_cond_init(&executor->ready_cond, NULL);
     status = open_all(executor);
     if (status != ZO_OK) {
@@ -302,6 +303,7 @@ void zo_executor_close(struct zo_executor *executor)
     zo_free(executor->waiting);
     zo_free(executor->ready);
     (void)pthread_cond_destroy(&executor->ready_cond);
+    (void)pthread_cond_destroy(&executor->bounce_cond);
     (void)pthread_mutex_destroy(&executor->bounce_lock);
     (void)pthread_mutex_destroy(&executor->lock);
     zo_free(executor);
@@ -352,8 +354,9 @@ enum zo_status zo_executor_upload(struct zo_executor *executor,
     char *address;
 
     if (buffer->tier == ZO_TIER_NVME) {
-        return zo_executor_nvme_upload(executor, target, offset, source,
-                                       size_bytes);
+        ZO_TRY(zo_executor_nvme_upload(executor, target, offset, source,
+                                       size_bytes));
+        return zo_executor_nvme_sync(executor);
     }
     address = (char *)zo_executor_address(executor, target, 0) + offset;
     if (buffer->tier != ZO_TIER_GPU) {

@@ -99,7 +99,7 @@ enum zo_status zo_executor_drain(struct zo_executor *executor) ZO_MUST_CHECK;
 /*
  * Copies between host memory and a buffer of any tier, and waits: for loading
  * and saving, with nothing under way.  Many pieces go faster through
- * staging.h.
+ * staging.h.  Several threads may, but on a GPU.
  */
 enum zo_status zo_executor_upload(struct zo_executor *executor,
                                   zo_buffer_id target, uint64_t offset,

@@ -68,6 +68,17 @@ struct zo_flight {
     int64_t begin_ns;
 };
 
+/* The most that loading and saving move at once: whole chunks, and as much as
+ * a piece of fp32 that is loaded. */
+#define ZO_BOUNCE_BYTES (4 * ZO_NVME_CHUNK)
+
+struct zo_bounce {
+    struct zo_executor *executor; /* borrowed */
+    unsigned char *memory;        /* ZO_BOUNCE_BYTES */
+    bool is_taken;
+    uint64_t begin, end; /* its bytes of the tier, while it is taken */
+};
+
 struct zo_executor {
     const struct zo_program *program;
     const struct zo_machine *machine;
@@ -102,14 +113,20 @@ struct zo_executor {
     struct zo_err failure; /* the first; status ZO_OK: none */
     struct zo_flight flights[ZO_NVME_FLIGHTS];
 
-    /* NVMe; the issuing thread's, but for what its lock guards. */
-    struct zo_nvme *nvme;        /* owned; NULL: the program has none */
-    uint64_t *nvme_ready;        /* owned; operations that are ready */
-    size_t nvme_ready_count;     /* the least priority is looked for */
-    char (*nvme_names)[64];      /* owned; of buffers, for messages */
-    pthread_mutex_t bounce_lock; /* guards the bounce buffer, and submitting */
-    unsigned char *bounce;       /* owned; for loading and saving */
-    bool *nvme_written;          /* owned; of each chunk; else it is zeros */
+    /* NVMe; while lists run, the issuing thread's. */
+    struct zo_nvme *nvme;    /* owned; NULL: the program has none */
+    uint64_t *nvme_ready;    /* owned; operations that are ready */
+    size_t nvme_ready_count; /* the least priority is looked for */
+    char (*nvme_names)[64];  /* owned; of buffers, for messages */
+    bool *nvme_written;      /* owned; of each chunk; else it is zeros */
+
+    /* Loading and saving.  The lock guards who has which buffer. */
+    pthread_mutex_t bounce_lock;
+    pthread_cond_t bounce_cond;
+    struct zo_bounce *bounces;    /* owned */
+    unsigned char *bounce_memory; /* owned */
+    size_t bounce_count;          /* 0: there is no NVMe */
+    struct zo_err bounce_failure; /* the first of a write; sticks */
 
     bool is_abandoned;       /* the collectives have been aborted */
     int64_t comm_checked_ns; /* when they were last looked at */
@@ -174,7 +191,22 @@ enum zo_status zo_executor_issue_nvme(struct zo_executor *executor,
 enum zo_status
 zo_executor_nvme_alone(struct zo_executor *executor,
                        const struct zo_instance *instance) ZO_MUST_CHECK;
-/* Any bytes of a buffer, to the end; may be called by several threads. */
+/* A request that may read what was never written: zeros.  To its end, or no
+ * further than the store. */
+enum zo_status
+zo_executor_nvme_move(struct zo_executor *executor,
+                      const struct zo_nvme_request *request) ZO_MUST_CHECK;
+enum zo_status
+zo_executor_nvme_submit(struct zo_executor *executor,
+                        const struct zo_nvme_request *request) ZO_MUST_CHECK;
+
+/* Any bytes of a buffer, by several threads: executor_bounce.c.  An upload is
+ * written behind; sync waits for all, and tells the first that failed. */
+enum zo_status
+zo_executor_open_bounces(struct zo_executor *executor) ZO_MUST_CHECK;
+void zo_executor_close_bounces(struct zo_executor *executor);
+enum zo_status
+zo_executor_nvme_sync(struct zo_executor *executor) ZO_MUST_CHECK;
 enum zo_status zo_executor_nvme_upload(struct zo_executor *executor,
                                        zo_buffer_id target, uint64_t offset,
                                        const void *source,

@@ -5,19 +5,15 @@
  * at a time, lowest priority number first, then the oldest, so that an urgent
  * one does not stand behind all that is ready.  The store's threads end them:
  * what they touch of the executor, the lock guards.
- *
- * Loading and saving go through a bounce buffer, whole chunks at a time: a
- * chunk of which a part changes is read first.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "offload/executor_internal.h"
+#include "offload/record.h"
 #include "src/base/arith.h"
 #include "src/base/clock.h"
 #include "src/base/memory.h"
-
-#define BOUNCE_BYTES (8 * ZO_NVME_CHUNK)
 
 /* ---- opening and closing ------------------------------------------------- */
 
@@ -77,7 +73,12 @@ enum zo_status zo_executor_open_nvme(struct zo_executor *executor)
     ZO_TRY(zo_alloc(zo_round_up(options.bytes, ZO_NVME_CHUNK) / ZO_NVME_CHUNK,
                     sizeof(executor->nvme_written[0]), "the NVMe engine",
                     &executor->nvme_written));
-    return zo_pages_alloc(BOUNCE_BYTES, "pieces for NVMe", &executor->bounce);
+    return zo_executor_open_bounces(executor);
+}
+
+static uint32_t pairs_of(const struct zo_op *op)
+{
+    return op->access_count / 2;
 }
 
 /* Marks the buffers of the host that operations of NVMe touch. */
@@ -90,7 +91,7 @@ static void mark_touched(const struct zo_program *program, bool *touched)
             const struct zo_op *op = &list->ops[i];
 
             for (uint32_t a = 0;
-                 op->engine == ZO_ENGINE_NVME && a < op->access_count; a++) {
+                 op->engine == ZO_ENGINE_NVME && a < 2 * pairs_of(op); a++) {
                 const zo_buffer_id id =
                     list->accesses[op->access_first + a].buffer;
 
@@ -116,7 +117,8 @@ static enum zo_status register_touched(struct zo_executor *executor,
         ZO_TRY(zo_nvme_register(executor->nvme, memory,
                                 program->buffers[i].bytes));
     }
-    return zo_nvme_register(executor->nvme, executor->bounce, BOUNCE_BYTES);
+    return zo_nvme_register(executor->nvme, executor->bounce_memory,
+                            executor->bounce_count * ZO_BOUNCE_BYTES);
 }
 
 enum zo_status zo_executor_register_nvme(struct zo_executor *executor)
@@ -139,7 +141,7 @@ void zo_executor_close_nvme(struct zo_executor *executor)
 {
     zo_nvme_close(executor->nvme);
     executor->nvme = NULL;
-    zo_pages_free(executor->bounce, BOUNCE_BYTES);
+    zo_executor_close_bounces(executor);
     zo_free(executor->nvme_ready);
     zo_free(executor->nvme_names);
     zo_free(executor->nvme_written);
@@ -160,6 +162,23 @@ static const struct zo_access *access_of(const struct zo_executor *executor,
 
     return &executor->program->schedules[instance->schedule]
                 .accesses[op->access_first + n];
+}
+
+/* Not if it belongs to an update, and the record says that none is due: before
+ * the first step, and in the second of two lists that only evaluate. */
+static bool moves(const struct zo_executor *executor,
+                  const struct zo_instance *instance)
+{
+    const struct zo_op *op = zo_instance_op(executor, instance);
+    const struct zo_access *last =
+        access_of(executor, instance, op->access_count - 1);
+    const struct zo_step_record *record;
+
+    if (op->access_count == 2 * pairs_of(op)) {
+        return true;
+    }
+    record = zo_executor_address(executor, last->buffer, instance->slot);
+    return record->has_update;
 }
 
 /* The nth pair of accesses, but for who is told. */
@@ -228,7 +247,7 @@ static void on_alone_done(void *context, enum zo_status status)
     (void)pthread_mutex_unlock(&waiting->lock);
 }
 
-/* Submits and waits; the bounce lock is held. */
+/* Submits and waits. */
 static enum zo_status submit_and_wait(struct zo_executor *executor,
                                       struct zo_nvme_request request)
 {
@@ -258,7 +277,7 @@ static enum zo_status submit_and_wait(struct zo_executor *executor,
 /*
  * The tier begins as zeros, which are not on the disk: a read of what was
  * never written is done here.  Where those are some chunks of several, zeros
- * are written to them first.  The bounce lock is held.
+ * are written to them first.
  */
 static enum zo_status read_zeros(struct zo_executor *executor,
                                  const struct zo_nvme_request *request,
@@ -291,7 +310,8 @@ static enum zo_status read_zeros(struct zo_executor *executor,
     return ZO_OK;
 }
 
-/* What goes before a request; true: it is done already. */
+/* What goes before a request; true: it is done already.  Who may ask for a
+ * chunk may look at its mark. */
 static enum zo_status prepare(struct zo_executor *executor,
                               const struct zo_nvme_request *request,
                               bool *is_done_out)
@@ -308,9 +328,8 @@ static enum zo_status prepare(struct zo_executor *executor,
     return ZO_OK;
 }
 
-/* To its end; the bounce lock is held. */
-static enum zo_status transfer(struct zo_executor *executor,
-                               const struct zo_nvme_request *request)
+enum zo_status zo_executor_nvme_move(struct zo_executor *executor,
+                                     const struct zo_nvme_request *request)
 {
     bool is_done;
 
@@ -378,7 +397,7 @@ static struct zo_flight *take_flight(struct zo_executor *executor,
         flight->number = number;
         flight->has_failed = false;
         flight->requests_left =
-            (int)zo_instance_op(executor, instance)->access_count / 2;
+            (int)pairs_of(zo_instance_op(executor, instance));
         flight->begin_ns = zo_clock_ns();
         zo_times_nvme_begin(executor, instance, flight->begin_ns);
     }
@@ -386,22 +405,17 @@ static struct zo_flight *take_flight(struct zo_executor *executor,
     return flight;
 }
 
-static enum zo_status submit(struct zo_executor *executor,
-                             const struct zo_nvme_request *request)
+enum zo_status zo_executor_nvme_submit(struct zo_executor *executor,
+                                       const struct zo_nvme_request *request)
 {
     bool is_done = false;
-    enum zo_status status;
 
-    (void)pthread_mutex_lock(&executor->bounce_lock);
-    status = prepare(executor, request, &is_done);
-    if (status == ZO_OK && !is_done) {
-        status = zo_nvme_submit(executor->nvme, request);
-    }
-    (void)pthread_mutex_unlock(&executor->bounce_lock);
-    if (status == ZO_OK && is_done) {
+    ZO_TRY(prepare(executor, request, &is_done));
+    if (is_done) {
         request->done(request->context, ZO_OK);
+        return ZO_OK;
     }
-    return status;
+    return zo_nvme_submit(executor->nvme, request);
 }
 
 static enum zo_status start_request(struct zo_executor *executor,
@@ -415,7 +429,7 @@ static enum zo_status start_request(struct zo_executor *executor,
     request.done = on_done;
     request.context = flight;
     count_moved(executor, instance, &request);
-    return submit(executor, &request);
+    return zo_executor_nvme_submit(executor, &request);
 }
 
 static enum zo_status start_flight(struct zo_executor *executor,
@@ -427,6 +441,10 @@ static enum zo_status start_flight(struct zo_executor *executor,
     enum zo_status status = zo_executor_count(executor, instance);
     int started = 0;
 
+    if (status == ZO_OK && !moves(executor, instance)) {
+        land(flight, pairs);
+        return ZO_OK;
+    }
     while (status == ZO_OK && started < pairs) {
         status = start_request(executor, flight, instance, started);
         started += status == ZO_OK ? 1 : 0;
@@ -482,126 +500,17 @@ enum zo_status zo_executor_issue_nvme(struct zo_executor *executor, bool *moved)
 enum zo_status zo_executor_nvme_alone(struct zo_executor *executor,
                                       const struct zo_instance *instance)
 {
-    const uint32_t pairs = zo_instance_op(executor, instance)->access_count / 2;
+    const uint32_t pairs = moves(executor, instance)
+                               ? pairs_of(zo_instance_op(executor, instance))
+                               : 0;
     enum zo_status status = ZO_OK;
 
-    (void)pthread_mutex_lock(&executor->bounce_lock);
     for (uint32_t p = 0; status == ZO_OK && p < pairs; p++) {
         const struct zo_nvme_request request =
             request_of(executor, instance, p);
 
         count_moved(executor, instance, &request);
-        status = transfer(executor, &request);
+        status = zo_executor_nvme_move(executor, &request);
     }
-    (void)pthread_mutex_unlock(&executor->bounce_lock);
-    return status;
-}
-
-/* ---- loading and saving -------------------------------------------------- */
-
-/* Whole chunks of a buffer that pass through the bounce buffer at once. */
-struct window {
-    uint64_t begin, end; /* of the buffer */
-};
-
-static enum zo_status move_window(struct zo_executor *executor, zo_buffer_id id,
-                                  bool writes, const struct window *window,
-                                  uint64_t bounce_offset)
-{
-    return transfer(
-        executor,
-        &(struct zo_nvme_request){
-            .writes = writes,
-            .offset = executor->program->buffers[id].offset + window->begin,
-            .memory = executor->bounce + bounce_offset,
-            .bytes = window->end - window->begin,
-            .name = executor->nvme_names[id],
-        });
-}
-
-static struct window window_at(uint64_t at, uint64_t end)
-{
-    const uint64_t begin = at - at % ZO_NVME_CHUNK;
-    const uint64_t most = begin + BOUNCE_BYTES;
-    const uint64_t whole = zo_round_up(end, ZO_NVME_CHUNK);
-
-    return (struct window){begin, whole < most ? whole : most};
-}
-
-/* Chunks at the window's ends that keep some of what they hold. */
-static enum zo_status read_ends(struct zo_executor *executor, zo_buffer_id id,
-                                const struct window *window, uint64_t at,
-                                uint64_t to)
-{
-    const struct window first = {window->begin, window->begin + ZO_NVME_CHUNK};
-    const struct window last = {window->end - ZO_NVME_CHUNK, window->end};
-    const bool is_one = first.begin == last.begin;
-
-    if (at > first.begin || (is_one && to < last.end)) {
-        ZO_TRY(move_window(executor, id, false, &first, 0));
-    }
-    return !is_one && to < last.end ? move_window(executor, id, false, &last,
-                                                  last.begin - window->begin)
-                                    : ZO_OK;
-}
-
-static enum zo_status upload(struct zo_executor *executor, zo_buffer_id target,
-                             uint64_t offset, const char *source,
-                             uint64_t size_bytes)
-{
-    const uint64_t end = offset + size_bytes;
-
-    for (uint64_t at = offset; at < end;) {
-        const struct window window = window_at(at, end);
-        const uint64_t to = end < window.end ? end : window.end;
-
-        ZO_TRY(read_ends(executor, target, &window, at, to));
-        memcpy(executor->bounce + (at - window.begin), source + (at - offset),
-               to - at);
-        ZO_TRY(move_window(executor, target, true, &window, 0));
-        at = to;
-    }
-    return ZO_OK;
-}
-
-enum zo_status zo_executor_nvme_upload(struct zo_executor *executor,
-                                       zo_buffer_id target, uint64_t offset,
-                                       const void *source, size_t size_bytes)
-{
-    enum zo_status status;
-
-    (void)pthread_mutex_lock(&executor->bounce_lock);
-    status = upload(executor, target, offset, source, size_bytes);
-    (void)pthread_mutex_unlock(&executor->bounce_lock);
-    return status;
-}
-
-static enum zo_status download(struct zo_executor *executor, char *target,
-                               zo_buffer_id source, uint64_t offset,
-                               uint64_t size_bytes)
-{
-    const uint64_t end = offset + size_bytes;
-
-    for (uint64_t at = offset; at < end;) {
-        const struct window window = window_at(at, end);
-        const uint64_t to = end < window.end ? end : window.end;
-
-        ZO_TRY(move_window(executor, source, false, &window, 0));
-        memcpy(target + (at - offset), executor->bounce + (at - window.begin),
-               to - at);
-        at = to;
-    }
-    return ZO_OK;
-}
-
-enum zo_status zo_executor_nvme_download(struct zo_executor *executor,
-                                         void *target, zo_buffer_id source,
-                                         uint64_t offset, size_t size_bytes)
-{
-    enum zo_status status;
-
-    (void)pthread_mutex_lock(&executor->bounce_lock);
-    status = download(executor, target, source, offset, size_bytes);
-    (void)pthread_mutex_unlock(&executor->bounce_lock);
     return status;
 }

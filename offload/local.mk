@@ -12,6 +12,7 @@ libzo_a_SOURCES += \
 	offload/executor.c \
 	offload/executor.h \
 	offload/executor_arenas.c \
+	offload/executor_bounce.c \
 	offload/executor_cpu.c \
 	offload/executor_internal.h \
 	offload/executor_nvme.c \
@@ -64,6 +65,7 @@ check_PROGRAMS += \
 	tests/test_builder_nvme \
 	tests/test_place_nvme \
 	tests/test_executor \
+	tests/test_executor_bounce \
 	tests/test_executor_failures \
 	tests/test_executor_times \
 	tests/test_executor_parts \
@@ -87,8 +89,10 @@ tests_test_place_nvme_SOURCES = tests/test_place_nvme.c $(fake_model)
 tests_test_builder_nvme_SOURCES = tests/test_builder_nvme.c $(fake_model) \
 	$(nvme_help)
 executor_bench = tests/executor_bench.c tests/executor_bench.h $(offload_help)
-tests_test_arenas_SOURCES = tests/test_arenas.c $(executor_bench)
+tests_test_arenas_SOURCES = tests/test_arenas.c $(executor_bench) $(fake_root)
 tests_test_executor_SOURCES = tests/test_executor.c $(executor_bench)
+tests_test_executor_bounce_SOURCES = tests/test_executor_bounce.c \
+	$(executor_bench) $(nvme_help)
 tests_test_executor_failures_SOURCES = tests/test_executor_failures.c \
 	$(executor_bench)
 tests_test_executor_times_SOURCES = tests/test_executor_times.c \

@@ -37,7 +37,9 @@ enum zo_engine {
     ZO_ENGINE_COLLECTIVE, /* an operation has a part on every device */
     ZO_ENGINE_CPU,        /* any ready operation, lowest priority first */
     ZO_ENGINE_NVME,       /* likewise; pairs of accesses, target and source:
-                             one on NVMe, the other in page-locked memory */
+                             one on NVMe, the other in page-locked memory;
+                             of an update, then the step record: nothing
+                             moves for one that is not due */
     ZO_ENGINES
 };
 

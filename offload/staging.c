@@ -106,6 +106,11 @@ static void wait_for_copies(const struct zo_staging *staging)
             (void)ignored;
         }
     }
+    if (zo_executor_nvme_sync(staging->executor) != ZO_OK) {
+        const enum zo_status ignored = zo_err_adopt(&kept);
+
+        (void)ignored;
+    }
 }
 
 void zo_staging_close(struct zo_staging *staging)
@@ -221,5 +226,5 @@ enum zo_status zo_staging_sync(struct zo_staging *staging)
         ZO_TRY(
             ops_of(staging)->stream_sync(staging->executor->copy_streams[d]));
     }
-    return ZO_OK;
+    return zo_executor_nvme_sync(staging->executor);
 }

@@ -38,8 +38,9 @@ enum zo_status zo_staging_take(struct zo_staging *staging, int *piece_out,
                                void **memory_out) ZO_MUST_CHECK;
 
 /*
- * Queues a copy out of the caller's piece; into a tier of the host it is done
- * on return.
+ * Queues a copy out of the caller's piece; into memory of the host it is done
+ * on return.  NVMe has a copy of its own on return, and what its disk refuses
+ * may be told by a later call.
  */
 enum zo_status zo_staging_upload(struct zo_staging *staging,
                                  zo_buffer_id target, uint64_t offset,

@@ -50,6 +50,13 @@ enum zo_status zo_unit_layout(struct zo_unit *unit, int device_count)
     return ZO_OK;
 }
 
+int64_t zo_unit_part_elems(const struct zo_unit_tensor *tensor, int64_t at,
+                           int64_t step)
+{
+    return zo_min_i64(step - (tensor->offset_elems + at) % step,
+                      tensor->elems - at);
+}
+
 int zo_unit_gaps(const struct zo_unit *unit, struct zo_unit_gap *gaps_out,
                  int max)
 {

@@ -48,6 +48,14 @@ struct zo_unit {
 enum zo_status zo_unit_layout(struct zo_unit *unit,
                               int device_count) ZO_MUST_CHECK;
 
+/*
+ * How far a part of a tensor goes that begins at element `at` of it: parts end
+ * where elements of the unit are a multiple of `step`, so that those of a
+ * state share no chunk on NVMe but where tensors meet.
+ */
+int64_t zo_unit_part_elems(const struct zo_unit_tensor *tensor, int64_t at,
+                           int64_t step);
+
 /* A stretch of a unit that holds no parameter; at most tensor_count + 1. */
 struct zo_unit_gap {
     int64_t begin_elems, end_elems;

@@ -44,6 +44,17 @@ same_model() {
   test -f "$file"
 }
 
+# With clipping no update is due in the first step: it writes nothing, and reads
+# weights alone.
+moves_when_due() {
+  case $as in
+  bf16) first='[1-9]' ;;
+  *) first='0,' ;;
+  esac
+  grep '"step":1,' "$1" | grep -q "\"nvme_write_bytes\":$first" &&
+    grep '"step":2,' "$1" | grep -q '"nvme_write_bytes":[1-9]'
+}
+
 same() { # same NAME OPTION...
   as=$1
   shift
@@ -52,6 +63,7 @@ same() { # same NAME OPTION...
     grep -q 'masters and moments of 5 on NVMe, weights of 4 on NVMe' out &&
     grep -q 'a step reads .* there and writes' out &&
     grep -q '"nvme_write_bytes":[1-9]' "nvme-$as/metrics.jsonl" &&
+    moves_when_due "nvme-$as/metrics.jsonl" &&
     grep -q '"nvme_seconds":[0-9.e-]*[1-9]' "nvme-$as/metrics.jsonl" &&
     test -z "$(ls -A disk)"
 }
@@ -99,6 +111,22 @@ corrupted() {
   test $? -eq 4 && grep -q "unit [0-9]*'s" err &&
     grep -q 'the state of step [0-9]*0 is whole in damaged; --resume' err
 }
+# A JSON may have the weights of an evaluation on NVMe.
+evaluates() {
+  "$program" eval --backend host --threads 2 --model plain-bf16/model \
+    --data rows.jsonl --bf16 >plain-loss 2>err || return 1
+  for folder in disk nowhere; do
+    echo '{"zero_optimization": {"stage": 3, "offload_param":
+      {"device": "nvme", "nvme_path": "'"$folder"'"}},
+      "bf16": {"enabled": true},
+      "zero_offload": {"fill": false, "nvme_allow_memory": true}}' >ds.json
+    "$program" eval --backend host --threads 2 --model plain-bf16/model \
+      --data rows.jsonl --config ds.json >"loss-$folder" 2>err
+    echo $? >"code-$folder"
+  done
+  grep -q nowhere err && test "$(cat code-disk code-nowhere)" = '0
+1' && test "$(cut -d , -f 1 loss-disk)" = "$(cut -d , -f 1 plain-loss)"
+}
 no_folder() {
   trains 1 none --nvme nowhere --set zero_offload.fill=false &&
     grep -q 'nowhere' err && ! test -e none/model
@@ -114,6 +142,7 @@ if test -d /proc/self/fd; then
   case_ 'bytes that change on the disk stop the run' corrupted
 fi
 case_ 'a trace has lanes of NVMe' traces
+case_ 'weights of an evaluation on NVMe give its loss' evaluates
 case_ 'a folder that is missing is told' no_folder
 case_ 'a size that is too small does not fit' no_room
 echo "1..$number"

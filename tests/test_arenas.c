@@ -7,15 +7,13 @@
  */
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "offload/layout.h"
 #include "offload/staging.h"
 #include "src/base/memory.h"
 #include "tests/executor_bench.h"
+#include "tests/fake_root.h"
 #include "tests/tap.h"
 
 /* ---- arenas -------------------------------------------------------------- */
@@ -145,61 +143,16 @@ static void test_huge_alloc(void)
 
 /* ---- what the system leaves ---------------------------------------------- */
 
-static char root[64];
-
-static bool put(const char *name, const char *text)
-{
-    char path[256];
-    FILE *file;
-    bool done;
-
-    (void)snprintf(path, sizeof(path), "%s/%s", root, name);
-    file = fopen(path, "w");
-    done = file != NULL && fputs(text, file) >= 0;
-    return file != NULL && fclose(file) == 0 && done;
-}
-
 /* A system that leaves 500 kB in all and, in a group, 100 kB. */
 static bool make_root(bool has_group)
 {
-    static const char *const folders[] = {"",     "/proc",   "/proc/self",
-                                          "/sys", "/sys/fs", "/sys/fs/cgroup"};
-    char path[128];
-    bool done = true;
-
-    (void)snprintf(root, sizeof(root), "test_arenas-%ld", (long)getpid());
-    for (size_t i = 0; i < TAP_COUNT(folders); i++) {
-        (void)snprintf(path, sizeof(path), "%s%s", root, folders[i]);
-        (void)mkdir(path, 0777);
-    }
-    done = put("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable: 500 kB\n");
-    return done && put("proc/self/cgroup", has_group ? "0::/\n" : "") &&
-           put("sys/fs/cgroup/memory.max", "300000\n") &&
-           put("sys/fs/cgroup/memory.current", "250000\n") &&
-           put("sys/fs/cgroup/memory.stat", "inactive_file 50000\n");
-}
-
-static void remove_root(void)
-{
-    static const char *const names[] = {
-        "sys/fs/cgroup/memory.max",
-        "sys/fs/cgroup/memory.current",
-        "sys/fs/cgroup/memory.stat",
-        "sys/fs/cgroup",
-        "sys/fs",
-        "sys",
-        "proc/meminfo",
-        "proc/self/cgroup",
-        "proc/self",
-        "proc",
-        "",
-    };
-    char path[128];
-
-    for (size_t i = 0; i < TAP_COUNT(names); i++) {
-        (void)snprintf(path, sizeof(path), "%s/%s", root, names[i]);
-        (void)remove(path);
-    }
+    fake_root_clear();
+    return fake_root_put("proc/meminfo",
+                         "MemTotal: 9000 kB\nMemAvailable: 500 kB\n") &&
+           fake_root_put("proc/self/cgroup", has_group ? "0::/\n" : "") &&
+           fake_root_put("sys/fs/cgroup/memory.max", "300000\n") &&
+           fake_root_put("sys/fs/cgroup/memory.current", "250000\n") &&
+           fake_root_put("sys/fs/cgroup/memory.stat", "inactive_file 50000\n");
 }
 
 /* A program of host_bytes page-locked and device_bytes on a host device. */
@@ -212,7 +165,7 @@ static enum zo_status open_sized(uint64_t host_bytes, uint64_t pageable_bytes,
         {.name = "c", .tier = ZO_TIER_GPU, .bytes = device_bytes},
     };
     const struct zo_executor_options options = {.cpu_workers = 1,
-                                                .system_root = root};
+                                                .system_root = fake_root()};
     struct zo_executor *executor = NULL;
     enum zo_status status = ZO_OK;
     struct zo_program program;
@@ -252,7 +205,7 @@ static void test_room(void)
     TAP_CHECK_INT(open_sized(30000, 50000, 30000), ZO_E_FIT);
     TAP_CHECK(strstr(zo_err_last()->text, "control group") != NULL);
     TAP_CHECK(strstr(zo_err_last()->text, "(100000 bytes)") != NULL);
-    remove_root();
+    fake_root_remove();
 }
 
 /* ---- staging ------------------------------------------------------------- */

@@ -6,14 +6,13 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/memory.h"
 #include "src/base/uring_probe.h"
 #include "src/cli/doctor.h"
+#include "tests/fake_root.h"
 #include "tests/tap.h"
 
 #define GIB      ((uint64_t)1 << 30)
@@ -22,54 +21,11 @@
 
 /* ---- made-up /proc and /sys ------------------------------------------- */
 
-static char root[] = "test_doctor.XXXXXX";
-static char files[64][256]; /* written so far, for the end */
-static int file_count;
-
-/* Writes root/name with its folders. */
-static bool put(const char *name, const char *text)
-{
-    char path[256];
-    FILE *file;
-    bool done;
-
-    (void)snprintf(path, sizeof(path), "%s/%s", root, name);
-    for (char *at = strchr(path, '/'); at != NULL; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        (void)mkdir(path, 0777);
-        *at = '/';
-    }
-    file = fopen(path, "w");
-    if (file == NULL || file_count == (int)TAP_COUNT(files)) {
-        return false;
-    }
-    (void)snprintf(files[file_count++], sizeof(files[0]), "%s", path);
-    done = fputs(text, file) >= 0;
-    return fclose(file) == 0 && done;
-}
-
-/* Takes the files away again, with the folders that are empty then. */
-static void clear(void)
-{
-    while (file_count > 0) {
-        char *path = files[--file_count];
-        char *slash;
-
-        (void)unlink(path);
-        while ((slash = strrchr(path, '/')) != NULL) {
-            *slash = '\0';
-            if (strcmp(path, root) == 0 || rmdir(path) != 0) {
-                break;
-            }
-        }
-    }
-}
-
 static struct zo_system look(void)
 {
     struct zo_system system;
 
-    zo_system_read(root, &system);
+    zo_system_read(fake_root(), &system);
     return system;
 }
 
@@ -77,7 +33,7 @@ static void test_nothing(void)
 {
     struct zo_system system;
 
-    clear();
+    fake_root_clear();
     system = look();
     TAP_CHECK_INT(system.memory_bytes, 0);
     TAP_CHECK(system.group_limit_bytes == ZO_SYSTEM_NO_LIMIT);
@@ -96,10 +52,10 @@ static void test_memory(void)
 {
     struct zo_system system;
 
-    clear();
-    TAP_CHECK(put("proc/meminfo", "MemTotal:       1024 kB\n"
-                                  "MemFree:           1 kB\n"
-                                  "MemAvailable:    512 kB\n"));
+    fake_root_clear();
+    TAP_CHECK(fake_root_put("proc/meminfo", "MemTotal:       1024 kB\n"
+                                            "MemFree:           1 kB\n"
+                                            "MemAvailable:    512 kB\n"));
     system = look();
     TAP_CHECK_INT(system.memory_bytes, 1024 * 1024);
     TAP_CHECK_INT(system.available_bytes, 512 * 1024);
@@ -111,28 +67,31 @@ static void test_room(void)
 {
     struct zo_system system;
 
-    clear();
-    TAP_CHECK(put("proc/meminfo", "MemAvailable: 4000 kB\n"));
-    TAP_CHECK(put("proc/self/cgroup", "0::/a/b\n"));
-    TAP_CHECK(put("sys/fs/cgroup/a/memory.max", "1000000\n"));
-    TAP_CHECK(put("sys/fs/cgroup/a/memory.current", "900000\n"));
-    TAP_CHECK(put("sys/fs/cgroup/a/memory.stat",
-                  "anon 100\ninactive_file 300000\nactive_file 20000\n"));
-    TAP_CHECK(put("sys/fs/cgroup/a/b/memory.max", "800000\n"));
-    TAP_CHECK(put("sys/fs/cgroup/a/b/memory.current", "100000\n"));
+    fake_root_clear();
+    TAP_CHECK(fake_root_put("proc/meminfo", "MemAvailable: 4000 kB\n"));
+    TAP_CHECK(fake_root_put("proc/self/cgroup", "0::/a/b\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/a/memory.max", "1000000\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/a/memory.current", "900000\n"));
+    TAP_CHECK(
+        fake_root_put("sys/fs/cgroup/a/memory.stat",
+                      "anon 100\ninactive_file 300000\nactive_file 20000\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/a/b/memory.max", "800000\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/a/b/memory.current", "100000\n"));
     system = look();
     TAP_CHECK_INT(system.group_limit_bytes, 800000);
     TAP_CHECK_INT(system.group_free_bytes, 420000);
     TAP_CHECK_INT(zo_system_room(&system), 420000);
-    clear();
-    TAP_CHECK(put("proc/self/cgroup", "4:memory:/x\n"));
-    TAP_CHECK(put("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "2000000\n"));
-    TAP_CHECK(put("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "2500000\n"));
+    fake_root_clear();
+    TAP_CHECK(fake_root_put("proc/self/cgroup", "4:memory:/x\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/memory/x/memory.limit_in_bytes",
+                            "2000000\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/memory/x/memory.usage_in_bytes",
+                            "2500000\n"));
     TAP_CHECK_INT(look().group_free_bytes, 0);
-    TAP_CHECK(put("sys/fs/cgroup/memory/x/memory.stat",
-                  "inactive_file 5\ntotal_inactive_file 700000\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/memory/x/memory.stat",
+                            "inactive_file 5\ntotal_inactive_file 700000\n"));
     TAP_CHECK_INT(look().group_free_bytes, 200000);
-    clear();
+    fake_root_clear();
 }
 
 /* The smallest of a group and its parents binds. */
@@ -140,13 +99,13 @@ static void test_group_v2(void)
 {
     struct zo_system system;
 
-    clear();
-    TAP_CHECK(put("proc/self/cgroup", "0::/a/b\n"));
-    TAP_CHECK(put("sys/fs/cgroup/a/memory.max", "1000000\n"));
-    TAP_CHECK(put("sys/fs/cgroup/a/memory.current", "7000\n"));
-    TAP_CHECK(put("sys/fs/cgroup/a/b/memory.max", "max\n"));
-    TAP_CHECK(put("sys/fs/cgroup/a/b/memory.current", "5000\n"));
-    TAP_CHECK(put("sys/fs/cgroup/a/b/cpu.max", "150000 100000\n"));
+    fake_root_clear();
+    TAP_CHECK(fake_root_put("proc/self/cgroup", "0::/a/b\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/a/memory.max", "1000000\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/a/memory.current", "7000\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/a/b/memory.max", "max\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/a/b/memory.current", "5000\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/a/b/cpu.max", "150000 100000\n"));
     system = look();
     TAP_CHECK_INT(system.group_limit_bytes, 1000000);
     TAP_CHECK_INT(system.group_used_bytes, 7000);
@@ -157,12 +116,15 @@ static void test_group_v1(void)
 {
     struct zo_system system;
 
-    clear();
-    TAP_CHECK(put("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/x\n0::/\n"));
-    TAP_CHECK(put("sys/fs/cgroup/memory/memory.limit_in_bytes",
-                  "9223372036854771712\n"));
-    TAP_CHECK(put("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "2000000\n"));
-    TAP_CHECK(put("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "3000\n"));
+    fake_root_clear();
+    TAP_CHECK(fake_root_put("proc/self/cgroup",
+                            "5:cpu,cpuacct:/x\n4:memory:/x\n0::/\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/memory/memory.limit_in_bytes",
+                            "9223372036854771712\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/memory/x/memory.limit_in_bytes",
+                            "2000000\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/memory/x/memory.usage_in_bytes",
+                            "3000\n"));
     system = look();
     TAP_CHECK_INT(system.group_limit_bytes, 2000000);
     TAP_CHECK_INT(system.group_used_bytes, 3000);
@@ -171,12 +133,13 @@ static void test_group_v1(void)
 /* Version 1 writes no limit as a huge one; a container misses its path. */
 static void test_group_unlimited(void)
 {
-    clear();
-    TAP_CHECK(put("proc/self/cgroup", "4:memory:/not/there\n"));
-    TAP_CHECK(put("sys/fs/cgroup/memory/memory.limit_in_bytes",
-                  "9223372036854771712\n"));
+    fake_root_clear();
+    TAP_CHECK(fake_root_put("proc/self/cgroup", "4:memory:/not/there\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/memory/memory.limit_in_bytes",
+                            "9223372036854771712\n"));
     TAP_CHECK(look().group_limit_bytes == ZO_SYSTEM_NO_LIMIT);
-    TAP_CHECK(put("sys/fs/cgroup/memory/memory.limit_in_bytes", "4000000\n"));
+    TAP_CHECK(fake_root_put("sys/fs/cgroup/memory/memory.limit_in_bytes",
+                            "4000000\n"));
     TAP_CHECK_INT(look().group_limit_bytes, 4000000);
 }
 
@@ -184,18 +147,21 @@ static void test_lock_limit(void)
 {
     struct zo_system system;
 
-    clear();
-    TAP_CHECK(put("proc/self/limits",
-                  "Limit             Soft Limit    Hard Limit    Units\n"
-                  "Max open files    1024          4096          files\n"
-                  "Max locked memory 8388608       16777216      bytes\n"));
-    TAP_CHECK(put("proc/self/status", "Name:\tx\nCapEff:\t0000000000004000\n"));
+    fake_root_clear();
+    TAP_CHECK(
+        fake_root_put("proc/self/limits",
+                      "Limit             Soft Limit    Hard Limit    Units\n"
+                      "Max open files    1024          4096          files\n"
+                      "Max locked memory 8388608       16777216      bytes\n"));
+    TAP_CHECK(fake_root_put("proc/self/status",
+                            "Name:\tx\nCapEff:\t0000000000004000\n"));
     system = look();
     TAP_CHECK_INT(system.lock_limit_bytes, 8388608);
     TAP_CHECK(system.is_lock_privileged);
-    TAP_CHECK(put("proc/self/limits",
-                  "Max locked memory unlimited     unlimited     bytes\n"));
-    TAP_CHECK(put("proc/self/status", "CapEff:\t0000000000003fff\n"));
+    TAP_CHECK(
+        fake_root_put("proc/self/limits",
+                      "Max locked memory unlimited     unlimited     bytes\n"));
+    TAP_CHECK(fake_root_put("proc/self/status", "CapEff:\t0000000000003fff\n"));
     system = look();
     TAP_CHECK(system.lock_limit_bytes == ZO_SYSTEM_NO_LIMIT);
     TAP_CHECK(!system.is_lock_privileged);
@@ -205,14 +171,14 @@ static void test_huge_pages(void)
 {
     static const char name[] = "sys/kernel/mm/transparent_hugepage/enabled";
 
-    clear();
-    TAP_CHECK(put(name, "always madvise [never]\n"));
+    fake_root_clear();
+    TAP_CHECK(fake_root_put(name, "always madvise [never]\n"));
     TAP_CHECK_INT(look().huge_pages, ZO_HUGE_PAGES_NEVER);
-    TAP_CHECK(put(name, "always [madvise] never\n"));
+    TAP_CHECK(fake_root_put(name, "always [madvise] never\n"));
     TAP_CHECK_INT(look().huge_pages, ZO_HUGE_PAGES_MADVISE);
-    TAP_CHECK(put(name, "[always] madvise never\n"));
+    TAP_CHECK(fake_root_put(name, "[always] madvise never\n"));
     TAP_CHECK_INT(look().huge_pages, ZO_HUGE_PAGES_ALWAYS);
-    TAP_CHECK(put(name, "nonsense\n"));
+    TAP_CHECK(fake_root_put(name, "nonsense\n"));
     TAP_CHECK_INT(look().huge_pages, ZO_HUGE_PAGES_UNKNOWN);
 }
 
@@ -220,10 +186,10 @@ static void test_numa(void)
 {
     static const char name[] = "sys/devices/system/node/online";
 
-    clear();
-    TAP_CHECK(put(name, "0-1,4\n"));
+    fake_root_clear();
+    TAP_CHECK(fake_root_put(name, "0-1,4\n"));
     TAP_CHECK_INT(look().numa_nodes, 3);
-    TAP_CHECK(put(name, "5-2,,x\n"));
+    TAP_CHECK(fake_root_put(name, "5-2,,x\n"));
     TAP_CHECK_INT(look().numa_nodes, 1);
 }
 
@@ -231,16 +197,23 @@ static void test_bus(void)
 {
     struct zo_system system;
 
-    clear();
-    TAP_CHECK(put("sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n"));
-    TAP_CHECK(put("sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n"));
-    TAP_CHECK(put("sys/bus/pci/devices/0000:01:00.1/vendor", "0x10de\n"));
-    TAP_CHECK(put("sys/bus/pci/devices/0000:01:00.1/class", "0x040300\n"));
-    TAP_CHECK(put("sys/bus/pci/devices/0000:02:00.0/vendor", "0x1234\n"));
-    TAP_CHECK(put("sys/bus/pci/devices/0000:02:00.0/class", "0x030000\n"));
-    TAP_CHECK(put("proc/driver/nvidia/version",
-                  "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  "
-                  "580.95.05  Release Build\nGCC version: 12.2.0\n"));
+    fake_root_clear();
+    TAP_CHECK(
+        fake_root_put("sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n"));
+    TAP_CHECK(
+        fake_root_put("sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n"));
+    TAP_CHECK(
+        fake_root_put("sys/bus/pci/devices/0000:01:00.1/vendor", "0x10de\n"));
+    TAP_CHECK(
+        fake_root_put("sys/bus/pci/devices/0000:01:00.1/class", "0x040300\n"));
+    TAP_CHECK(
+        fake_root_put("sys/bus/pci/devices/0000:02:00.0/vendor", "0x1234\n"));
+    TAP_CHECK(
+        fake_root_put("sys/bus/pci/devices/0000:02:00.0/class", "0x030000\n"));
+    TAP_CHECK(fake_root_put(
+        "proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  "
+        "580.95.05  Release Build\nGCC version: 12.2.0\n"));
     system = look();
     TAP_CHECK_INT(system.gpus_on_bus, 1);
     TAP_CHECK(strcmp(system.gpu_driver, "580.95.05") == 0);
@@ -314,13 +287,13 @@ static void test_disk(void)
     struct zo_pool *pool = NULL;
     enum zo_status status = ZO_E_NOMEM;
 
-    clear();
+    fake_root_clear();
     TAP_CHECK_INT(zo_pool_open(1, &pool), ZO_OK);
     for (uint64_t nth = 1; status == ZO_E_NOMEM && nth < FAILURES; nth++) {
         zo_memory_fail_at(nth);
-        status = zo_disk_probe_run(root, pool, 2 * PROBE, &rates);
+        status = zo_disk_probe_run(fake_root(), pool, 2 * PROBE, &rates);
         zo_memory_fail_at(0);
-        TAP_CHECK_INT(entries_of(root), 2); /* . and .. */
+        TAP_CHECK_INT(entries_of(fake_root()), 2); /* . and .. */
     }
     TAP_CHECK_INT(status, ZO_OK);
     TAP_CHECK(rates.write_bytes_per_second > 0.0);
@@ -329,10 +302,10 @@ static void test_disk(void)
     TAP_CHECK_INT(zo_disk_probe_run("no/such/folder", pool, PROBE, &rates),
                   ZO_E_USAGE);
     TAP_CHECK(strstr(zo_err_last()->text, "no/such/folder") != NULL);
-    TAP_CHECK_INT(zo_disk_probe_run(root, pool, (size_t)1 << 60, &rates),
+    TAP_CHECK_INT(zo_disk_probe_run(fake_root(), pool, (size_t)1 << 60, &rates),
                   ZO_E_IO);
     TAP_CHECK(strstr(zo_err_last()->text, "free") != NULL);
-    TAP_CHECK_INT(entries_of(root), 2);
+    TAP_CHECK_INT(entries_of(fake_root()), 2);
     zo_pool_close(pool);
 }
 
@@ -650,11 +623,10 @@ int main(void)
     };
     int code;
 
-    if (mkdtemp(root) == NULL) {
+    if (fake_root() == NULL) {
         return 99;
     }
     code = tap_run(cases, TAP_COUNT(cases));
-    clear();
-    (void)rmdir(root);
+    fake_root_remove();
     return code;
 }

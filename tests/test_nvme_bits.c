@@ -213,8 +213,8 @@ static void check(size_t r, int devices)
             tap_fail(__FILE__, __LINE__, "%s, %s: other bits", recipes[r].name,
                      variants[v].name);
         }
-        TAP_CHECK(got.step[STEPS - 1].nvme_write_bytes > 0 &&
-                  got.step[STEPS - 1].nvme_read_bytes > 0);
+        TAP_CHECK(got.step[1].nvme_write_bytes > 0 &&
+                  got.step[1].nvme_read_bytes > 0);
         TAP_CHECK(got.step[0].nvme_bytes > 0);
     }
 }

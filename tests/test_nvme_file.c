@@ -2,11 +2,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -231,6 +233,111 @@ static void test_no_reservation(void)
     }
 }
 
+/* ---- a file system that fills -------------------------------------------- */
+
+enum { CHILD_SKIPS = 77, SYSTEM_MIB = 128, STORE_MIB = 96 };
+
+static bool write_file(const char *path, const char *text)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    const bool is_written =
+        fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return is_written;
+}
+
+/* In the child: a small file system of its own in the folder. */
+static bool mount_small(const char *directory)
+{
+    char user[64], group[64], size[32];
+
+    (void)snprintf(user, sizeof(user), "0 %u 1", (unsigned)geteuid());
+    (void)snprintf(group, sizeof(group), "0 %u 1", (unsigned)getegid());
+    (void)snprintf(size, sizeof(size), "size=%dM", SYSTEM_MIB);
+    if (unshare(CLONE_NEWNS) != 0 &&
+        (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0 ||
+         !write_file("/proc/self/setgroups", "deny") ||
+         !write_file("/proc/self/uid_map", user) ||
+         !write_file("/proc/self/gid_map", group))) {
+        return false;
+    }
+    return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("tmpfs", directory, "tmpfs", 0, size) == 0;
+}
+
+/* What others write until nothing is free; MiB. */
+static int fill_up(const char *directory, const char *mib)
+{
+    int count = 0, fd = -1;
+
+    if (!make_file(directory, "others", &fd)) {
+        return -1;
+    }
+    while (write(fd, mib, MIB) == (ssize_t)MIB) {
+        count++;
+    }
+    (void)close(fd);
+    return count;
+}
+
+/* In the child: writes all of a store when others have filled the rest. */
+static void outlive_others(const char *directory,
+                           const struct zo_nvme_faults *faults)
+{
+    struct zo_nvme_options options = options_of(directory, faults);
+    struct zo_nvme *nvme = NULL;
+    enum zo_status status = ZO_OK;
+    char *memory = NULL;
+    const int left = SYSTEM_MIB - STORE_MIB;
+    int others;
+
+    options.bytes = STORE_MIB * MIB;
+    if (!mount_small(directory)) {
+        _exit(CHILD_SKIPS);
+    }
+    if (zo_nvme_open(&options, &nvme) != ZO_OK ||
+        zo_pages_alloc(MIB, "test", &memory) != ZO_OK) {
+        _exit(1);
+    }
+    others = fill_up(directory, memory);
+    for (uint64_t at = 0; at < options.bytes && status == ZO_OK; at += MIB) {
+        status = nvme_help_move(nvme, true, at, memory, MIB);
+    }
+    if (faults == NULL) {
+        _exit(status == ZO_OK && others > 0 && others <= left ? 0 : 2);
+    }
+    _exit(status == ZO_E_IO && zo_err_last()->native == ENOSPC && others > left
+              ? 0
+              : 3);
+}
+
+/* With space reserved, and, to see that it matters, without. */
+static void test_others_fill(void)
+{
+    static const struct zo_nvme_faults unreserved = {.reserve_errno =
+                                                         EOPNOTSUPP};
+    const struct zo_nvme_faults *faults[] = {NULL, &unreserved};
+
+    for (size_t i = 0; i < TAP_COUNT(faults); i++) {
+        const pid_t child = fork();
+        int how = 0;
+
+        if (child == 0) {
+            outlive_others(nvme_help_disk(), faults[i]);
+        }
+        TAP_CHECK(child > 0 && waitpid(child, &how, 0) == child);
+        TAP_CHECK(WIFEXITED(how));
+        if (WEXITSTATUS(how) == CHILD_SKIPS) {
+            tap_skip("no file system can be mounted here");
+            return;
+        }
+        TAP_CHECK_INT(WEXITSTATUS(how), 0);
+    }
+}
+
 /* The kernel sends a signal that would end the process. */
 static void test_file_limit(void)
 {
@@ -400,6 +507,7 @@ int main(void)
         {"a link in the way is not followed", test_symlink},
         {"what has no room is refused with what is free", test_no_space},
         {"a reservation may fail, or be unknown", test_no_reservation},
+        {"others who fill the file system do not end a run", test_others_fill},
         {"the limit of file size is an error, not a signal", test_file_limit},
         {"a run that is killed leaves nothing", test_killed},
         {"what a killed run left is removed, and nothing else", test_leftovers},

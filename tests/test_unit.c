@@ -105,6 +105,30 @@ static void test_gaps(void)
     }
 }
 
+/* All of each tensor, in parts that end on the unit's grid. */
+static void test_parts(void)
+{
+    static const int64_t steps[] = {1, 100, 128, 256, 5000};
+    struct zo_unit_tensor tensors[TENSORS];
+    struct zo_unit unit = unit_of(tensors);
+
+    TAP_CHECK_INT(zo_unit_layout(&unit, 1), ZO_OK);
+    for (size_t s = 0; s < TAP_COUNT(steps); s++) {
+        for (int i = 0; i < TENSORS; i++) {
+            int64_t at = 0, count;
+
+            for (; at < tensors[i].elems; at += count) {
+                count = zo_unit_part_elems(&tensors[i], at, steps[s]);
+                TAP_CHECK(count >= 1 && count <= steps[s]);
+                TAP_CHECK(at + count == tensors[i].elems ||
+                          (tensors[i].offset_elems + at + count) % steps[s] ==
+                              0);
+            }
+            TAP_CHECK_INT(at, tensors[i].elems);
+        }
+    }
+}
+
 static void test_no_gaps(void)
 {
     struct zo_unit_tensor tensor = {
@@ -262,6 +286,7 @@ int main(void)
         {"shards of 1 to 5 devices are equal, aligned and as small as can be",
          test_shards},
         {"tensors and gaps together cover every element once", test_gaps},
+        {"parts cover a tensor, and end on its unit's grid", test_parts},
         {"a unit without gaps has none", test_no_gaps},
         {"impossible shapes are refused by name", test_refusals},
         {"a master comes back from its pair, bit for bit", test_round_trip},

@@ -82,6 +82,8 @@ libzo_a_SOURCES += \
 	src/cli/setup.h \
 	src/cli/signals.c \
 	src/cli/signals.h \
+	src/cli/slow_nvme.c \
+	src/cli/slow_nvme.h \
 	src/cli/train.c \
 	src/cli/variant.c \
 	src/cli/variant.h
@@ -94,7 +96,11 @@ check_PROGRAMS += \
 	tests/test_print \
 	tests/test_print_place \
 	tests/test_report \
-	tests/test_signals
+	tests/test_signals \
+	tests/test_slow_nvme
+
+fake_root = tests/fake_root.c tests/fake_root.h
+tests_test_doctor_SOURCES = tests/test_doctor.c $(fake_root)
 
 dist_check_SCRIPTS += \
 	tests/bench.sh \

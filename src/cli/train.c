@@ -17,11 +17,9 @@
 #include "src/cli/saving.h"
 #include "src/cli/setup.h"
 #include "src/cli/signals.h"
+#include "src/cli/slow_nvme.h"
 #include "src/train/monitor.h"
 #include "src/train/watch.h"
-
-#define NVME_BYTES_LEAST 1e9 /* of a step, whose rate tells something */
-#define NVME_SLOW        1.5 /* times the time that it should take */
 
 /* What a run needs beside its setup. */
 struct run {
@@ -33,7 +31,7 @@ struct run {
     struct zo_trace *trace;
     struct zo_monitor *monitor; /* NULL: the JSON asks for none */
     struct zo_err file_failure; /* the first; status ZO_OK: none */
-    bool has_told_slow;         /* that NVMe is slower than measured */
+    struct zo_slow_nvme slow_nvme;
     struct zo_progress progress;
     struct zo_saving saving;
     struct zo_watch watch;                       /* with --watch */
@@ -323,35 +321,19 @@ static enum zo_status keep_going(struct run *run, const char *what,
         run->file_failure.text, what);
 }
 
-/* Once: a disk that is full, hot or shared falls behind what it did at the
- * start, and so does the step behind its prediction. */
+/* The warning, if there is one, behind the line of its step. */
 static enum zo_status tell_slow_nvme(struct run *run,
                                      const struct zo_step_metrics *metrics)
 {
-    const struct zo_setup *setup = &run->setup;
-    const double bytes =
-        (double)metrics->nvme_read_bytes + (double)metrics->nvme_write_bytes;
-    double wanted;
+    const bool had_told = run->slow_nvme.has_told;
 
-    if (run->has_told_slow || setup->nvme_read_rate <= 0.0 ||
-        bytes < NVME_BYTES_LEAST) {
-        return ZO_OK;
+    run->slow_nvme.read_rate = run->setup.nvme_read_rate;
+    run->slow_nvme.write_rate = run->setup.nvme_write_rate;
+    ZO_TRY(zo_slow_nvme_step(&run->slow_nvme, metrics, &run->cli->notes));
+    if (run->slow_nvme.has_told && !had_told) {
+        zo_progress_break(&run->progress);
+        zo_cli_print_notes(run->cli);
     }
-    wanted = (double)metrics->nvme_read_bytes / setup->nvme_read_rate +
-             (double)metrics->nvme_write_bytes / setup->nvme_write_rate;
-    if (metrics->nvme_seconds < NVME_SLOW * wanted) {
-        return ZO_OK;
-    }
-    run->has_told_slow = true;
-    zo_progress_break(&run->progress);
-    ZO_TRY(zo_note_add(&run->cli->notes, ZO_NOTE_WARN,
-                       "step %" PRId64
-                       ": NVMe moved %.2f GB/s; at the start it was measured "
-                       "at %.2f: reads of %.2f and writes of %.2f GB/s",
-                       metrics->step, bytes * 1e-9 / metrics->nvme_seconds,
-                       bytes * 1e-9 / wanted, setup->nvme_read_rate * 1e-9,
-                       setup->nvme_write_rate * 1e-9));
-    zo_cli_print_notes(run->cli);
     return ZO_OK;
 }
 

@@ -16,7 +16,7 @@
 /* What the threads that fetch pieces share. */
 struct fetching {
     struct zo_trainer *trainer;
-    pthread_mutex_t bus; /* one copy from a device or a disk at a time */
+    pthread_mutex_t bus; /* one copy from a device at a time */
     int64_t half_elems;  /* room of a pair of halves */
     char *bounces;       /* owned; page-locked: what devices copy to */
 
@@ -92,22 +92,12 @@ static enum zo_status download(struct fetching *fetching, void *target,
                                size_t size_bytes)
 {
     struct zo_executor *executor = fetching->trainer->executor;
-    const enum zo_tier tier = zo_executor_tier(executor, id);
-    enum zo_status status;
 
-    if (tier == ZO_TIER_CPU || tier == ZO_TIER_PAGEABLE) {
-        return zo_executor_download(executor, target, id, offset_bytes,
-                                    size_bytes);
-    }
-    if (tier == ZO_TIER_GPU) {
-        return download_bouncing(fetching, target, id, offset_bytes,
-                                 size_bytes);
-    }
-    (void)pthread_mutex_lock(&fetching->bus);
-    status =
-        zo_executor_download(executor, target, id, offset_bytes, size_bytes);
-    (void)pthread_mutex_unlock(&fetching->bus);
-    return status;
+    return zo_executor_tier(executor, id) == ZO_TIER_GPU
+               ? download_bouncing(fetching, target, id, offset_bytes,
+                                   size_bytes)
+               : zo_executor_download(executor, target, id, offset_bytes,
+                                      size_bytes);
 }
 
 /* Elements of a unit's state, each from the first device that holds it. */

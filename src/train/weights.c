@@ -9,7 +9,8 @@
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 
-#define PART_ELEMS   1048576 /* that a thread makes at a time: 2 MiB of bf16 */
+/* That a thread makes at a time: 2 MiB of bf16, chunks of NVMe in any type. */
+#define PART_ELEMS   1048576
 #define PIECES_SPARE 4       /* on the bus while every thread fills one */
 #define PIECE_ELEMS  4194304 /* on its way back */
 
@@ -347,12 +348,14 @@ static enum zo_status judge(const struct filling *filling,
 static void list_kind(struct filling *filling, size_t parameter,
                       enum zo_state_kind kind, int64_t step)
 {
-    const int64_t elems =
-        zo_glm_tensors(filling->maker->weights->glm)[parameter].elems;
+    const struct zo_unit_tensor *tensor =
+        &zo_glm_tensors(filling->maker->weights->glm)[parameter];
+    int64_t count;
 
-    for (int64_t at = 0; at < elems; at += step) {
+    for (int64_t at = 0; at < tensor->elems; at += count) {
+        count = zo_unit_part_elems(tensor, at, step);
         filling->parts[filling->part_count++] =
-            (struct part){parameter, kind, at, zo_min_i64(step, elems - at)};
+            (struct part){parameter, kind, at, count};
     }
 }
 
@@ -369,7 +372,8 @@ static enum zo_status list_parts(struct filling *filling)
 
     filling->part_elems = 1;
     for (size_t i = 0; i < parameters; i++) {
-        count += zo_div_ceil(tensors[i].elems, step) * kinds;
+        /* One more where the first is cut short. */
+        count += (zo_div_ceil(tensors[i].elems, step) + 1) * kinds;
         filling->part_elems =
             zo_max_i64(filling->part_elems, zo_min_i64(tensors[i].elems, step));
     }
