@@ -30,12 +30,13 @@ void zo_executor_fail(struct zo_executor *executor)
 
 static enum zo_status failure_of(struct zo_executor *executor)
 {
-    struct zo_err failure;
+    enum zo_status status;
 
     (void)pthread_mutex_lock(&executor->lock);
-    failure = executor->failure;
+    status = executor->failure.status;
     (void)pthread_mutex_unlock(&executor->lock);
-    return failure.status == ZO_OK ? ZO_OK : zo_err_adopt(&failure);
+    /* The first stands: once there, nobody writes it again. */
+    return status == ZO_OK ? ZO_OK : zo_err_adopt(&executor->failure);
 }
 
 /*

@@ -9,6 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef __SANITIZE_THREAD__
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kernels/host/host.h"
+#endif
+
 #include "src/base/memory.h"
 #include "tests/rig.h"
 #include "tests/tap.h"
@@ -249,6 +259,101 @@ static void test_cuda_stub(void)
 #endif
 }
 
+/* ---- what ThreadSanitizer is told ---------------------------------------- */
+
+#ifdef __SANITIZE_THREAD__
+
+static atomic_int reports;
+
+/* Its runtime calls this at each report. */
+void __tsan_on_report(void *report);
+void __tsan_on_report(void *report)
+{
+    (void)report;
+    atomic_fetch_add(&reports, 1);
+}
+
+/* An element that another thread uses during a product. */
+struct element {
+    float *at;
+    bool is_read; /* or written */
+    float value;
+    atomic_bool is_used;
+};
+
+static void *use_element(void *argument)
+{
+    struct element *element = argument;
+
+    if (element->is_read) {
+        element->value = *element->at;
+    } else {
+        *element->at = 0.0f;
+    }
+    /* Relaxed: it orders nothing. */
+    atomic_store_explicit(&element->is_used, true, memory_order_relaxed);
+    return NULL;
+}
+
+enum { M = 3, N = 5, K = 7, LD = 9 };
+
+/* Does using that element race with a product?  In a process of its own, since
+ * a report is given once. */
+static bool races(bool transpose_a, bool transpose_b, float *at, bool is_read,
+                  float *a, float *b, float *c)
+{
+    struct element element = {.at = at, .is_read = is_read};
+    const pid_t child = fork();
+    pthread_t thread;
+    int status = 0;
+
+    if (child != 0) {
+        return waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+               WEXITSTATUS(status) == 1;
+    }
+    if (freopen("/dev/null", "w", stderr) == NULL ||
+        pthread_create(&thread, NULL, use_element, &element) != 0) {
+        _exit(2);
+    }
+    while (!atomic_load_explicit(&element.is_used, memory_order_relaxed)) {
+    }
+    zo_blas_sgemm(transpose_a, transpose_b, M, N, K, a, LD, b, LD, false, c,
+                  LD);
+    (void)pthread_join(thread, NULL);
+    _exit(atomic_load(&reports) > 0 ? 1 : 0);
+}
+
+static void test_is_told(void)
+{
+    static float a[LD * LD], b[LD * LD], c[LD * LD];
+
+    for (int form = 0; form < 4; form++) {
+        const bool ta = form % 2 != 0, tb = form / 2 != 0;
+        float *const a_last =
+            &a[ta ? (K - 1) * LD + M - 1 : (M - 1) * LD + K - 1];
+        float *const b_last =
+            &b[tb ? (N - 1) * LD + K - 1 : (K - 1) * LD + N - 1];
+        float *const c_last = &c[(M - 1) * LD + N - 1];
+
+        TAP_CHECK(races(ta, tb, a_last, false, a, b, c));
+        TAP_CHECK(races(ta, tb, b_last, false, a, b, c));
+        TAP_CHECK(races(ta, tb, c_last, true, a, b, c));
+        TAP_CHECK(!races(ta, tb, a_last, true, a, b, c));
+        TAP_CHECK(!races(ta, tb, a_last + 1, false, a, b, c));
+        TAP_CHECK(!races(ta, tb, b_last + 1, false, a, b, c));
+        TAP_CHECK(!races(ta, tb, c_last + 1, false, a, b, c));
+    }
+}
+
+#else
+
+static void test_is_told(void)
+{
+    tap_skip("not under ThreadSanitizer");
+}
+
+#endif
+
 int main(void)
 {
     static const struct tap_case cases[] = {
@@ -258,6 +363,8 @@ int main(void)
         {"what open takes is counted, and each failure is clean",
          test_open_and_close},
         {"without CUDA its kernels do not open", test_cuda_stub},
+        {"ThreadSanitizer is told what a product reads and writes",
+         test_is_told},
     };
     return tap_run(cases, TAP_COUNT(cases));
 }
