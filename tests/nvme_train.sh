@@ -100,8 +100,8 @@ corrupted() {
     grep -q 'the state of step [0-9]*0 is whole in damaged; --resume' err
 }
 no_folder() {
-  trains 1 none --nvme nowhere --set zero_offload.fill=false &&
-    grep -q 'nowhere' err && ! test -e none/model
+  trains 2 none --nvme nowhere --set zero_offload.fill=false &&
+    grep -q 'nowhere' err && ! test -e none
 }
 no_room() {
   on_nvme 3 small --nvme disk:2M && grep -q -- '--nvme DIR:SIZE' err

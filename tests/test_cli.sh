@@ -265,6 +265,34 @@ no_loss() {
 case_ 'rows without any label are no evaluation' no_labels
 case_ 'a loss that is not finite is exit 5' no_loss
 
+# refuses_nvme COMMAND...: the same of a folder that is none, and of a file,
+# before a table or a rate is printed.
+refuses_nvme() {
+  for folder in nowhere ids.jsonl; do
+    exits 2 "$@" --nvme $folder && says "NVMe folder $folder: " &&
+      ! test -s out && grep -v '^note: ' err | diff - told.$folder || return 1
+  done
+}
+nvme_folder() {
+  echo 'zero-offload: NVMe folder nowhere: No such file or directory; make it first' \
+    >told.nowhere
+  echo 'zero-offload: NVMe folder ids.jsonl: not a folder' >told.ids.jsonl
+  refuses_nvme train --model words --data ids.jsonl --output never &&
+    refuses_nvme plan --model words --backend host &&
+    refuses_nvme bench nvme && refuses_nvme bench stages --model words &&
+    refuses_nvme bench step --model words && refuses_nvme doctor || return 1
+  # What is planned for another machine needs no folder here, and says so.
+  exits 0 plan --model words --profile 4090 --set zero_offload.fill=false \
+    --nvme nowhere:1G && says 'warning: NVMe folder nowhere: ' &&
+    says 'the plan is for a machine that has it'
+}
+case_ 'a folder that cannot be the NVMe tier is told alike' nvme_folder
+eval_notes() {
+  exits 0 eval --model words --data ids.jsonl && ! says ZeRO &&
+    exits 0 eval --model words --data ids.jsonl --num-devices 2 && ! says ZeRO
+}
+case_ 'eval tells nothing of stages' eval_notes
+
 # The limit of POSIX ulimit is in blocks of 512 bytes.
 size_limit() {
   (ulimit -f 100 && "$program" train --model words --data ids.jsonl \

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "src/base/arith.h"
 #include "src/base/memory.h"
@@ -93,6 +94,24 @@ enum zo_status zo_cli_tokenizer(const struct zo_options *options,
     status = open_in(folder, config, tokenizer_out);
     zo_free(folder);
     return status;
+}
+
+enum zo_status zo_cli_nvme_folder(const char *folder)
+{
+    struct stat info;
+
+    if (stat(folder, &info) != 0) {
+        return ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "NVMe folder %s: %s%s", folder,
+                              strerror(errno),
+                              errno == ENOENT ? "; make it first" : "");
+    }
+    if (!S_ISDIR(info.st_mode)) {
+        return ZO_FAIL(ZO_E_USAGE, "NVMe folder %s: not a folder", folder);
+    }
+    return access(folder, W_OK | X_OK) == 0
+               ? ZO_OK
+               : ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "NVMe folder %s: %s", folder,
+                                strerror(errno));
 }
 
 /* NULL for a default: columns that the user names rule out other kinds. */

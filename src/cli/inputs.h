@@ -48,6 +48,14 @@ zo_cli_tokenizer(const struct zo_options *options,
                  struct zo_tokenizer **tokenizer_out) ZO_MUST_CHECK;
 
 /*
+ * The folder of the NVMe tier, or of a disk to measure, looked at before
+ * anything long: every command says the same of one that cannot be it.
+ *
+ *   ZO_E_USAGE    it is not there, is no folder, or may not be written to
+ */
+enum zo_status zo_cli_nvme_folder(const char *folder) ZO_MUST_CHECK;
+
+/*
  * Opens rows as the options of "The rows" say.  rows_max of 0 is all;
  * max_length of 0 is the model's.  As zo_dataset_open().
  */
