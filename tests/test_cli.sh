@@ -193,7 +193,8 @@ case_ 'columns that the user names rule out other kinds' columns_named
 words() {
   exits 0 init --model tiny --tokenizer "$demo" --output words --dtype fp32 \
     --set padded_vocab_size=1536 --set num_layers=1 &&
-    printf '{"input_ids":[1,2,3]}\n' >ids.jsonl
+    printf '{"input_ids":[1,2,3]}\n' >ids.jsonl &&
+    printf '{"content":"a","summary":"b"}\n' >rows.jsonl
 }
 # train_to DIR OPTION...
 train_to() {
@@ -306,6 +307,36 @@ size_limit() {
     test -z "$(ls -Ad limited .limited* 2>/dev/null)"
 }
 case_ 'a limit on file sizes is a failed write and leaves nothing' size_limit
+
+# Folders that are missing are made, and gone again if nothing came of it.
+parents() {
+  exits 0 train --model words --data ids.jsonl --max-steps 1 \
+    --output new/a/b/ && test -s new/a/b/model/model.safetensors &&
+    exits 0 init --model words --output new/c//d/e --dtype fp32 &&
+    test -s new/c/d/e/model.safetensors &&
+    exits 0 export --model words --output new/f/g --layout glm &&
+    test -s new/f/g/model.safetensors
+}
+no_parents() {
+  mkdir own || return 1
+  for to in gone/a/b own/a own; do
+    exits 3 train --model words --data ids.jsonl --host-memory 1M \
+      --output $to && says 'MiB are allowed or free' &&
+      exits 3 eval --model words --data rows.jsonl --generate \
+        --host-memory 1M --output $to || return 1
+  done
+  (ulimit -f 100 && "$program" init --model words --output gone/c/d >out 2>err)
+  test $? -eq 1 || return 1
+  (ulimit -f 100 && "$program" export --model words --output own/c/d \
+    >out 2>err)
+  test $? -eq 1 && test ! -e gone && test -d own && test -z "$(ls -A own)" &&
+    exits 2 train --model words --data ids.jsonl --output ids.jsonl/a/b &&
+    says -- '--output ids.jsonl/a/b: ids.jsonl: Not a directory' &&
+    exits 2 init --model words --output ids.jsonl/a &&
+    exits 0 init --model words --dry-run --output gone/a && test ! -e gone
+}
+case_ '--output makes the folders that it is in' parents
+case_ 'a run that wrote nothing leaves no folder that it made' no_parents
 
 # A metrics file whose reader leaves: the model is written all the same.
 broken_metrics() {

@@ -13,6 +13,7 @@
 #include "src/checkpoint/model_dir_writer.h"
 #include "src/cli/cli.h"
 #include "src/cli/inputs.h"
+#include "src/cli/output_folder.h"
 #include "src/model/parameters.h"
 
 /* Elements that a thread makes at a time; not part of the numbers. */
@@ -151,10 +152,13 @@ static enum zo_status write_model(struct zo_cli *cli,
                                   const char *source, const char *config_json)
 {
     struct zo_model_written written = {0};
+    struct zo_output_folder output = {0};
     struct maker maker;
     enum zo_status status;
 
     ZO_TRY(maker_open(&maker, options, config));
+    ZO_TRY_GOTO(close_maker,
+                zo_output_folder_make_parents(&output, options->output));
     status = zo_model_dir_write(
         &(struct zo_model_write_options){
             .path = options->output,
@@ -167,6 +171,9 @@ static enum zo_status write_model(struct zo_cli *cli,
             .replace = options->overwrite,
         },
         &cli->notes, &written);
+
+close_maker:
+    zo_output_folder_end(&output);
     maker_close(&maker);
     zo_cli_print_notes(cli);
     ZO_TRY(status);

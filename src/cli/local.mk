@@ -41,6 +41,8 @@ libzo_a_SOURCES += \
 	src/cli/inspect_state.c \
 	src/cli/machine.c \
 	src/cli/plan.c \
+	src/cli/output_folder.c \
+	src/cli/output_folder.h \
 	src/cli/predict.c \
 	src/cli/predict.h \
 	src/cli/plan_table.c \
