@@ -163,6 +163,7 @@ struct zo_options {
 
     /* Of inspect, init and plan. */
     const char *text;    /* inspect: text to encode */
+    bool tensors;        /* inspect: each tensor, not groups of them */
     bool checksums;      /* inspect: hashes of files */
     int64_t rows;        /* inspect, eval: at most so many; 0: all */
     enum zo_dtype dtype; /* init, export: of the written weights [bf16] */

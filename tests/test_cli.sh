@@ -97,9 +97,17 @@ init() {
     grep -q auto_map one/config.json && prints 'seed 7'
 }
 listing() {
-  exits 0 inspect --model one &&
+  exits 0 inspect --model one --tensors &&
     prints 'transformer.encoder.layers.1.mlp.dense_h_to_4h.weight' &&
     prints '[192, 64]' && prints '18 tensors' && prints 'family chatglm2'
+}
+# A line for the same tensor of every layer, and for no other.
+groups() {
+  exits 0 inspect --model one && test "$(grep -c '^F32 ' out)" -eq 11 &&
+    grep -qE '^F32 +\[192, 64\] +2 x +48.0 KiB  '\
+'transformer\.encoder\.layers\.\*\.mlp\.dense_h_to_4h\.weight$' out &&
+    grep -qE '^F32 +\[256, 64\] +1 x +64.0 KiB  '\
+'transformer\.output_layer\.weight$' out && prints '18 tensors'
 }
 listing_json() {
   exits 0 inspect --model one --json && test "$(wc -l <out)" -eq 18 &&
@@ -150,7 +158,8 @@ damaged() {
     says 'broken/model.safetensors'
 }
 case_ 'init writes a model and its other files' init
-case_ 'inspect lists its tensors and tells its family' listing
+case_ 'inspect --tensors lists its tensors and tells its family' listing
+case_ 'inspect prints the same tensor of every layer in one line' groups
 case_ 'inspect --json prints an object a tensor' listing_json
 case_ 'the numbers depend on the seed and not on threads' same_numbers
 case_ 'init replaces a model only when told to' no_overwriting
