@@ -175,7 +175,16 @@ case_ 'init --dry-run writes nothing' dry_run
 case_ 'init without --output is wrong usage' missing_output
 case_ 'init refuses another architecture and writes nothing' bad_config
 case_ 'a model that is not there is wrong usage' nothing_there
+# Shards that the index names are a part of the model: it is not whole.
+lacking() {
+  exits 0 export --model two --output shards --max-shard-size 100KB &&
+    rm shards/model-00002-of-*.safetensors && exits 4 inspect --model shards &&
+    says 'shards: 1 of ' && says 'model-00002-of-' &&
+    rm shards/model-*.safetensors shards/*.index.json &&
+    exits 2 inspect --model shards && says 'no weights in shards'
+}
 case_ 'a damaged model is exit 4, and named' damaged
+case_ 'a shard that is missing is exit 4, no weights at all wrong usage' lacking
 
 # ---- kinds of rows ----
 # kind ROW WHAT: the program tells the kind of a row from its keys.
@@ -192,11 +201,24 @@ kinds() {
 '{"role":"assistant","content":"b"}]}' 'conversations (messages)'
 }
 columns_named() {
-  printf '{"text":"a"}\n' >kind.jsonl && exits 4 inspect --model "$demo" \
-    --data kind.jsonl --prompt-column content && says 'no "content"'
+  printf '{"text":"a"}\n' >kind.jsonl && exits 2 inspect --model "$demo" \
+    --data kind.jsonl --prompt-column content && says 'no "content"' &&
+    says 'kind.jsonl:1:1: ' && says -- '--prompt-column'
+}
+# A column that no row has is wrong usage; a row that lacks it is bad data.
+columns_missing() {
+  printf '{"q":"a","a":"b"}\n{"content":"a","summary":"b"}\n' >kind.jsonl &&
+    exits 2 inspect --model "$demo" --data kind.jsonl &&
+    says 'this row has "q", "a"' && says -- '--prompt-column' &&
+    exits 4 inspect --model "$demo" --data kind.jsonl --prompt-column q \
+      --response-column a && says 'kind.jsonl:2:1: no "q"' &&
+    exits 0 inspect --model "$demo" --data kind.jsonl --skip-bad-rows &&
+    says 'bad row skipped: kind.jsonl:1:1'
 }
 case_ 'rows of every kind are told by their keys' kinds
 case_ 'columns that the user names rule out other kinds' columns_named
+case_ 'columns that are nowhere are wrong usage, else the row is bad' \
+  columns_missing
 
 # ---- train ----
 words() {
