@@ -155,11 +155,20 @@ static enum zo_status open_config(struct zo_setup *setup,
 {
     const struct zo_devices_options devices = devices_options(setup->options);
     struct zo_run_facts facts = {.hidden_size = setup->model.hidden_size};
+    const struct zo_options *options = setup->options;
+    const char *why = NULL;
     int count = 0;
 
     ZO_TRY(zo_devices_count(&devices, &count));
     facts.num_devices = count;
-    ZO_TRY(zo_run_config_read(setup->options, &facts, notes, &setup->config));
+    if (options->command == ZO_COMMAND_EVAL) {
+        ZO_TRY(zo_cli_saved_dtype(options->model, &setup->model, &facts.dtype,
+                                  &why));
+    }
+    ZO_TRY(zo_run_config_read(options, &facts, notes, &setup->config));
+    if (why != NULL && !setup->config.dtype_is_given) {
+        ZO_TRY(zo_cli_note_dtype(facts.dtype, why, notes));
+    }
     return zo_devices_open(&devices, &setup->devices);
 }
 
