@@ -141,6 +141,15 @@ dry_run() {
   exits 0 init --model tiny --output nothing --dry-run && ! test -e nothing &&
     prints 'would hold 94784 parameters'
 }
+# A preset is a configuration alone; a tokenizer that is named is copied.
+preset() {
+  exits 0 init --model chatglm2-6b --dry-run --output x &&
+    says 'is the name of a preset and has no tokenizer' &&
+    exits 0 init --model chatglm2-6b --tokenizer "$demo" --output preset \
+      --set num_layers=1 --set hidden_size=64 --set ffn_hidden_size=96 \
+      --set num_attention_heads=4 --set kv_channels=16 && ! says preset &&
+    cmp -s preset/tokenizer.model "$demo/tokenizer.model"
+}
 missing_output() {
   exits 2 init --model tiny && says 'init needs --output DIR'
 }
@@ -172,6 +181,7 @@ unknown_set() {
 case_ 'a key that config.json has not is refused' unknown_set
 case_ 'init takes a config.json' from_file
 case_ 'init --dry-run writes nothing' dry_run
+case_ 'init of a preset says that it has no tokenizer' preset
 case_ 'init without --output is wrong usage' missing_output
 case_ 'init refuses another architecture and writes nothing' bad_config
 case_ 'a model that is not there is wrong usage' nothing_there

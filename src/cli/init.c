@@ -203,8 +203,15 @@ enum zo_status zo_cli_init(struct zo_cli *cli, const struct zo_options *options)
         return ZO_FAIL(ZO_E_USAGE, "init needs --output DIR");
     }
     ZO_TRY(zo_cli_model_config(options, true, &cli->notes, &config));
-    zo_cli_print_notes(cli);
     ZO_TRY(zo_cli_model_folder(options, &source));
+    if (source == NULL) {
+        ZO_TRY(zo_note_add(&cli->notes, ZO_NOTE_INFO,
+                           "%s is the name of a preset and has no tokenizer; "
+                           "--tokenizer DIR copies one, and without it only "
+                           "rows of input_ids can be trained on",
+                           options->model));
+    }
+    zo_cli_print_notes(cli);
     if (!config_is_copied(options, source)) {
         config.dtype = options->dtype;
         ZO_TRY_GOTO(free_texts, zo_model_config_json(&config, &config_json));
