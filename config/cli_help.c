@@ -78,14 +78,15 @@ static void put_name(struct writer *w, const struct zo_option *option)
     indent(w, TEXT_START);
 }
 
-static void put_option(struct writer *w, const struct zo_option *option)
+static void put_option(struct writer *w, const struct zo_option *option,
+                       enum zo_command command)
 {
-    const char *value = option->default_note != NULL ? option->default_note
-                                                     : option->default_text;
+    const char *note = zo_option_default_note(option, command);
+    const char *value = note != NULL ? note : option->default_text;
     char extra[160];
 
     put_name(w, option);
-    put_words(w, option->help, TEXT_START);
+    put_words(w, zo_option_help(option, command), TEXT_START);
     if (option->choices != NULL) {
         (void)snprintf(extra, sizeof(extra), "(%s)", option->choices);
         put_words(w, extra, TEXT_START);
@@ -153,7 +154,7 @@ void zo_options_help(enum zo_command command, zo_help_write_fn write,
             put(&w, ":", 1);
             end_line(&w);
         }
-        put_option(&w, option);
+        put_option(&w, option, command);
     }
     end_line(&w);
     put_paragraph(&w, "Names may be written with - or _.  A flag takes "

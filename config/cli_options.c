@@ -28,6 +28,14 @@
 #define ANSWER    (EVAL | GENERATE)
 #define ALL       (COMPUTE | INSPECT | INIT | EXPORT)
 #define AT(field) .offset = offsetof(struct zo_options, field)
+#define WORDS(...)                            \
+    .words = (const struct zo_option_words[]) \
+    {                                         \
+        __VA_ARGS__,                          \
+        {                                     \
+            0, NULL, NULL                     \
+        }                                     \
+    }
 
 static const struct zo_option table[] = {
 #define ZO_OPTION(id, name_, kind_, commands_, ...) \
@@ -97,6 +105,38 @@ const char *zo_hf_schedule_name(enum zo_hf_schedule schedule)
         return "constant_with_warmup";
     }
     return "";
+}
+
+/* The entry of a command; NULL: the row has none. */
+static const struct zo_option_words *find_words(const struct zo_option *option,
+                                                enum zo_command command)
+{
+    const struct zo_option_words *words = option->words;
+
+    while (words != NULL && words->commands != 0) {
+        if ((words->commands & command) != 0) {
+            return words;
+        }
+        words++;
+    }
+    return NULL;
+}
+
+const char *zo_option_help(const struct zo_option *option,
+                           enum zo_command command)
+{
+    const struct zo_option_words *words = find_words(option, command);
+
+    return words != NULL && words->help != NULL ? words->help : option->help;
+}
+
+const char *zo_option_default_note(const struct zo_option *option,
+                                   enum zo_command command)
+{
+    const struct zo_option_words *words = find_words(option, command);
+
+    return words != NULL && words->default_note != NULL ? words->default_note
+                                                        : option->default_note;
 }
 
 bool zo_option_given(const struct zo_options *options, enum zo_option_id id)
@@ -551,7 +591,7 @@ static enum zo_status read_option(struct reader *r, const char *name,
     if (option->kind == ZO_ARG_IDLE) {
         return zo_note_add(r->notes, ZO_NOTE_INFO,
                            "--%s is accepted and means nothing here: %s", name,
-                           option->help);
+                           zo_option_help(option, r->command));
     }
     if (option->kind == ZO_ARG_FLAG) {
         return read_flag(option, value, is_negated, r->options);

@@ -163,6 +163,7 @@ struct zo_options {
 
     /* Of inspect, init and plan. */
     const char *text;    /* inspect: text to encode */
+    bool tensors;        /* inspect: each tensor, not groups of them */
     bool checksums;      /* inspect: hashes of files */
     int64_t rows;        /* inspect, eval: at most so many; 0: all */
     enum zo_dtype dtype; /* init, export: of the written weights [bf16] */
@@ -192,6 +193,13 @@ enum zo_option_kind {
     ZO_ARG_REFUSED  /* known, and refused; help says why */
 };
 
+/* What a row says of some commands, where its own words would not be true. */
+struct zo_option_words {
+    unsigned commands;        /* bits; 0 ends a list */
+    const char *help;         /* NULL: the row's own */
+    const char *default_note; /* NULL: the row's own default */
+};
+
 /* A row of the table.  Static storage. */
 struct zo_option {
     const char *name;    /* "max-steps" */
@@ -206,11 +214,19 @@ struct zo_option {
     const char *default_text; /* the default, as it would be written */
     const char *default_note; /* the default in words, when it is no value */
     const char *help;         /* what it does, or why it does nothing */
-    size_t offset;            /* into struct zo_options */
+    const struct zo_option_words *words; /* of some commands; or NULL */
+    size_t offset;                       /* into struct zo_options */
 };
 
 /* The table, in the order of the help. */
 const struct zo_option *zo_cli_options(size_t *count_out);
+
+/* What the row says of one command: help, and the default in words (NULL: its
+ * default_text, or none). */
+const char *zo_option_help(const struct zo_option *option,
+                           enum zo_command command);
+const char *zo_option_default_note(const struct zo_option *option,
+                                   enum zo_command command);
 
 /*
  * Reads argv[0..argc) of a subcommand (without program and subcommand name).

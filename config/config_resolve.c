@@ -177,6 +177,18 @@ enum zo_status zo_resolve_batch(struct zo_resolver *r)
 
 /* ---- precision ---- */
 
+static bool dtype_is_given(const struct zo_resolver *r)
+{
+    const struct zo_config_values *values = r->values;
+
+    return zo_option_given(r->options, ZO_OPTION_FP16) ||
+           zo_option_given(r->options, ZO_OPTION_BF16) ||
+           zo_value_is_given(values, ZO_KEY_FP16_ENABLED) ||
+           zo_value_is_given(values, ZO_KEY_BF16_ENABLED) ||
+           zo_value_is_auto(values, ZO_KEY_FP16_ENABLED) ||
+           zo_value_is_auto(values, ZO_KEY_BF16_ENABLED);
+}
+
 static enum zo_status resolve_dtype(struct zo_resolver *r)
 {
     const struct zo_config_values *values = r->values;
@@ -195,6 +207,11 @@ static enum zo_status resolve_dtype(struct zo_resolver *r)
             "fp16 (%s) and bf16 (%s) are both enabled; want one of them",
             has_fp16 ? "fp16.enabled" : "--fp16",
             has_bf16 ? "bf16.enabled" : "--bf16");
+    }
+    r->config->dtype_is_given = dtype_is_given(r);
+    if (!r->config->dtype_is_given) {
+        fp16 = r->facts->dtype == ZO_F16;
+        bf16 = r->facts->dtype == ZO_BF16;
     }
     r->config->dtype = fp16 ? ZO_F16 : bf16 ? ZO_BF16 : ZO_F32;
     r->config->check_grad_overflow =

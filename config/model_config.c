@@ -433,6 +433,7 @@ static enum zo_status read_dtype(const struct source *source,
                                                   : zo_json_type_name(value));
     }
     config->dtype = (enum zo_dtype)index;
+    config->names_dtype = true;
     return ZO_OK;
 }
 

@@ -62,6 +62,7 @@ struct zo_model_config {
     enum zo_rope_angles rope_angles;
 
     enum zo_dtype dtype;  /* torch_dtype: of the files */
+    bool names_dtype;     /* config.json has that key; else dtype is fp16 */
     int64_t eos_token_id; /* ZO_MODEL_ID_NONE when the config has none */
     int64_t pad_token_id; /* likewise */
     enum zo_chat_format chat_format;

@@ -162,6 +162,7 @@ struct zo_run_config {
 
     /* Numbers. */
     enum zo_dtype dtype; /* of compute and of the stored weights */
+    bool dtype_is_given; /* by the JSON or an option; else the facts' */
     struct zo_run_loss_scale loss_scale; /* meaningful when dtype is fp16 */
     bool check_grad_overflow; /* true in fp16; bf16: as asked [false] */
     double gradient_clipping; /* largest norm; 0: off */
@@ -199,6 +200,7 @@ struct zo_run_config {
 struct zo_run_facts {
     int64_t num_devices; /* >= 1 */
     int64_t hidden_size; /* for "auto" bucket sizes; 0: not known */
+    enum zo_dtype dtype; /* where neither JSON nor options say one [fp32] */
 };
 
 /*

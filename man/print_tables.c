@@ -97,24 +97,25 @@ static void put_names(const char *macro, const char *names)
     }
 }
 
-static void put_default(const struct zo_option *option)
+static void put_default(const struct zo_option *option, enum zo_command command)
 {
+    const char *note = zo_option_default_note(option, command);
     /* The name of a flag says it: --name is off, --no-name on. */
     const char *text =
         option->kind == ZO_ARG_FLAG ? NULL : option->default_text;
 
-    if (text != NULL && text[0] != '\0') {
-        (void)printf("Default:\n.Cm %s .\n", text);
-    } else if (option->default_note != NULL) {
+    if (note != NULL) {
         size_t column = 0;
 
         put_text(&column, "Default:");
-        put_text(&column, option->default_note);
-        put_stop(option->default_note);
+        put_text(&column, note);
+        put_stop(note);
+    } else if (text != NULL && text[0] != '\0') {
+        (void)printf("Default:\n.Cm %s .\n", text);
     }
 }
 
-static void put_option(const struct zo_option *option)
+static void put_option(const struct zo_option *option, enum zo_command command)
 {
     /* As in --help: of what is on by default, the name that turns it off. */
     (void)printf(".It Fl -%s%s",
@@ -128,12 +129,12 @@ static void put_option(const struct zo_option *option)
         (void)printf(" Ar %s", option->argument);
     }
     (void)putchar('\n');
-    put_sentence(option->help);
+    put_sentence(zo_option_help(option, command));
     if (option->choices != NULL) {
         (void)puts("One of");
         put_names("Cm ", option->choices);
     }
-    put_default(option);
+    put_default(option, command);
     if (option->aliases != NULL) {
         (void)puts("Also spelled");
         put_names("Fl -", option->aliases);
@@ -141,7 +142,7 @@ static void put_option(const struct zo_option *option)
 }
 
 /* The options of a kind that stand in no group, if there are any. */
-static void put_options_of(unsigned command, enum zo_option_kind kind,
+static void put_options_of(enum zo_command command, enum zo_option_kind kind,
                            const char *title, const char *text)
 {
     size_t count;
@@ -156,14 +157,14 @@ static void put_options_of(unsigned command, enum zo_option_kind kind,
             (void)printf(".Ss %s\n%s\n.Bl -tag -width Ds\n", title, text);
             is_first = false;
         }
-        put_option(&options[i]);
+        put_option(&options[i], command);
     }
     if (!is_first) {
         (void)puts(".El");
     }
 }
 
-static void put_options(unsigned command)
+static void put_options(enum zo_command command)
 {
     size_t count;
     const struct zo_option *options = zo_cli_options(&count);
@@ -180,7 +181,7 @@ static void put_options(unsigned command)
                          group[0] == '\0' ? "" : ".El\n", option->group);
             group = option->group;
         }
-        put_option(option);
+        put_option(option, command);
     }
     if (group[0] != '\0') {
         (void)puts(".El");
@@ -360,10 +361,10 @@ int main(int argc, char **argv)
     }
     if (argc == 3 && strcmp(argv[1], "options") == 0) {
         for (unsigned bit = 0; bit < 16; bit++) {
-            const char *name = zo_command_name((enum zo_command)(1u << bit));
+            const enum zo_command command = (enum zo_command)(1u << bit);
 
-            if (name != NULL && strcmp(name, argv[2]) == 0) {
-                put_options(1u << bit);
+            if (strcmp(zo_command_name(command), argv[2]) == 0) {
+                put_options(command);
                 return 0;
             }
         }

@@ -223,6 +223,40 @@ state_answers() {
     exits 0 generate --model trained/state-00000002 --fp16 --prompt ab &&
     cmp -s out a
 }
+# computes TYPE WHY ARGUMENT...: eval and generate, when they are told none.
+computes() {
+  type=$1 why=$2
+  shift 2
+  exits 0 eval --model "$@" --data long.jsonl &&
+    says "note: computing in $type, $why" && cut -d ' ' -f 1-4 out >default &&
+    exits 0 generate --model "$@" --prompt ab --max-new-tokens 4 &&
+    says "note: computing in $type, $why"
+}
+# same_as OPTION ARGUMENT...: the loss of the last one is that of the option,
+# which nothing need be said of.
+same_as() {
+  exits 0 eval "$1" --model "$2" --data long.jsonl && ! says computing &&
+    cut -d ' ' -f 1-4 out | cmp -s - default &&
+    exits 0 generate "$1" --model "$2" --prompt ab --max-new-tokens 4 &&
+    ! says computing
+}
+number_types() {
+  cp -r half untold && sed '/torch_dtype/d' half/config.json >untold/config.json &&
+    exits 0 train --model half --data rows.jsonl --bf16 --max-steps 1 \
+      --output mixed || return 1
+  computes fp16 'torch_dtype of its config.json' half && same_as --fp16 half &&
+    ! same_as --no-fp16 half &&
+    computes fp32 'since its config.json names no type' untold &&
+    same_as --no-bf16 untold &&
+    computes bf16 'the type that it was trained in' mixed/latest &&
+    same_as --bf16 mixed/latest &&
+    computes fp16 'torch_dtype' mixed/model || return 1
+  # A configuration that says a type is obeyed, one that does not changes none.
+  echo '{"fp16": {"enabled": false}}' >ds.json &&
+    exits 0 eval --model half --data long.jsonl --config ds.json &&
+    ! says computing && exits 0 eval --model half --data long.jsonl \
+    --set gradient_clipping=1 && says 'computing in fp16'
+}
 # A run that begins from a state leaves a model of the type that state's had.
 from_state() {
   exits 0 train --model trained/state-00000002 --data rows.jsonl --fp16 \
@@ -233,6 +267,7 @@ from_state() {
 }
 case_ 'the export of a state is the model that training left' state
 case_ 'eval and generate take a state' state_answers
+case_ 'eval and generate compute in the type of the model' number_types
 case_ 'training begins from a state as from a model' from_state
 
 # ---- inspect ----

@@ -77,7 +77,7 @@ bad_block() {
 }
 no_folder() {
   PATH=$work/none "$program" bench nvme --nvme missing >out 2>err
-  test $? -eq 1 && grep -q 'missing: want a directory' err
+  test $? -eq 2 && grep -q 'NVMe folder missing: .*make it first' err
 }
 nothing_left() { test -z "$(ls -A disk)"; }
 real() {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # TAP: the man pages are clean to mandoc's linter, and the linter does find.
 cd "$SRCDIR" || exit 99
-echo 1..3
+echo 1..4
 lint() { mandoc -T lint -W warning "$@" 2>&1 | sed 's/^/# /'; }
 
 status=0
@@ -34,6 +34,30 @@ if test -z "$found"; then
   echo 'ok 3 - references lead somewhere'
 else
   printf '%s\nnot ok 3 - references lead somewhere\n' "$found"
+  status=1
+fi
+
+# Installed, they name the folders of the prefix, and in the source those of
+# the default one.
+sentence='installed pages name the folders that this was installed in'
+scratch=$(mktemp -d) || exit 99
+trap 'rm -rf "$scratch"' EXIT
+unset MAKEFLAGS MFLAGS
+found=$("${MAKE:-make}" -C "$BUILDDIR" install-data DESTDIR="$scratch" \
+  prefix=/opt/zo >"$scratch/log" 2>&1 || tail -n 20 "$scratch/log"
+  pages=$scratch/opt/zo/share/man/man1
+  grep -lr /usr/local "$scratch/opt"
+  presets=$(sed -n 's/^\.It Pa \(.*presets\)$/\1/p' \
+    "$pages/zero-offload-plan.1")
+  test -f "$scratch$presets/24g-host128.json" || echo "no folder $presets"
+  grep -q '^ExecStart=/opt/zo/bin/zero-offload ' \
+    "$pages/zero-offload-train.1" || echo 'no program in zero-offload-train.1'
+  find "$scratch/opt" -name '*.new')
+if test -z "$found"; then
+  echo "ok 4 - $sentence"
+else
+  printf '%s\n' "$found" | sed 's/^/# /'
+  echo "not ok 4 - $sentence"
   status=1
 fi
 exit $status

@@ -128,8 +128,8 @@ evaluates() {
 1' && test "$(cut -d , -f 1 loss-disk)" = "$(cut -d , -f 1 plain-loss)"
 }
 no_folder() {
-  trains 1 none --nvme nowhere --set zero_offload.fill=false &&
-    grep -q 'nowhere' err && ! test -e none/model
+  trains 2 none --nvme nowhere --set zero_offload.fill=false &&
+    grep -q 'nowhere' err && ! test -e none
 }
 no_room() {
   on_nvme 3 small --nvme disk:2M && grep -q -- '--nvme DIR:SIZE' err

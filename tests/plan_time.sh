@@ -61,7 +61,8 @@ damaged() {
 }
 # A model that does not fit takes no time.
 unfit() {
-  plans 3 --profile h200 --gpu-memory 10M && ! grep -q 'tokens/s' out
+  plans 3 --profile h200 --gpu-memory 10M && ! grep -q 'tokens/s' out &&
+    grep -q ': GPU 0 needs .* (--gpu-memory)' err
 }
 # A slow bus is what bounds a step whose states cross it; its rates are kept
 # apart from those of the plain machine, which the cache gives back.

@@ -59,6 +59,9 @@ kept/state-00000012' && test "$(readlink kept/latest)" = state-00000012 &&
 reads() {
   exits 0 inspect --model kept/latest && prints 'behind step 12' &&
     prints 'every checksum is right' &&
+    test "$(grep -cE '^(master|exp_avg|exp_avg_sq) .* 1 x ' out)" -eq 30 &&
+    exits 0 inspect --model kept/latest --tensors && ! prints ' 1 x ' &&
+    test "$(grep -cE '^(master|exp_avg|exp_avg_sq) .*  shard-' out)" -eq 30 &&
     exits 0 eval --model kept/latest --data ids.jsonl && prints 'loss' &&
     test "$(wc -l <kept/latest/README)" -eq 2 &&
     exits 0 inspect --model kept/latest --json &&

@@ -97,9 +97,17 @@ init() {
     grep -q auto_map one/config.json && prints 'seed 7'
 }
 listing() {
-  exits 0 inspect --model one &&
+  exits 0 inspect --model one --tensors &&
     prints 'transformer.encoder.layers.1.mlp.dense_h_to_4h.weight' &&
     prints '[192, 64]' && prints '18 tensors' && prints 'family chatglm2'
+}
+# A line for the same tensor of every layer, and for no other.
+groups() {
+  exits 0 inspect --model one && test "$(grep -c '^F32 ' out)" -eq 11 &&
+    grep -qE '^F32 +\[192, 64\] +2 x +48.0 KiB  '\
+'transformer\.encoder\.layers\.\*\.mlp\.dense_h_to_4h\.weight$' out &&
+    grep -qE '^F32 +\[256, 64\] +1 x +64.0 KiB  '\
+'transformer\.output_layer\.weight$' out && prints '18 tensors'
 }
 listing_json() {
   exits 0 inspect --model one --json && test "$(wc -l <out)" -eq 18 &&
@@ -133,6 +141,15 @@ dry_run() {
   exits 0 init --model tiny --output nothing --dry-run && ! test -e nothing &&
     prints 'would hold 94784 parameters'
 }
+# A preset is a configuration alone; a tokenizer that is named is copied.
+preset() {
+  exits 0 init --model chatglm2-6b --dry-run --output x &&
+    says 'is the name of a preset and has no tokenizer' &&
+    exits 0 init --model chatglm2-6b --tokenizer "$demo" --output preset \
+      --set num_layers=1 --set hidden_size=64 --set ffn_hidden_size=96 \
+      --set num_attention_heads=4 --set kv_channels=16 && ! says preset &&
+    cmp -s preset/tokenizer.model "$demo/tokenizer.model"
+}
 missing_output() {
   exits 2 init --model tiny && says 'init needs --output DIR'
 }
@@ -150,7 +167,8 @@ damaged() {
     says 'broken/model.safetensors'
 }
 case_ 'init writes a model and its other files' init
-case_ 'inspect lists its tensors and tells its family' listing
+case_ 'inspect --tensors lists its tensors and tells its family' listing
+case_ 'inspect prints the same tensor of every layer in one line' groups
 case_ 'inspect --json prints an object a tensor' listing_json
 case_ 'the numbers depend on the seed and not on threads' same_numbers
 case_ 'init replaces a model only when told to' no_overwriting
@@ -163,10 +181,20 @@ unknown_set() {
 case_ 'a key that config.json has not is refused' unknown_set
 case_ 'init takes a config.json' from_file
 case_ 'init --dry-run writes nothing' dry_run
+case_ 'init of a preset says that it has no tokenizer' preset
 case_ 'init without --output is wrong usage' missing_output
 case_ 'init refuses another architecture and writes nothing' bad_config
 case_ 'a model that is not there is wrong usage' nothing_there
+# Shards that the index names are a part of the model: it is not whole.
+lacking() {
+  exits 0 export --model two --output shards --max-shard-size 100KB &&
+    rm shards/model-00002-of-*.safetensors && exits 4 inspect --model shards &&
+    says 'shards: 1 of ' && says 'model-00002-of-' &&
+    rm shards/model-*.safetensors shards/*.index.json &&
+    exits 2 inspect --model shards && says 'no weights in shards'
+}
 case_ 'a damaged model is exit 4, and named' damaged
+case_ 'a shard that is missing is exit 4, no weights at all wrong usage' lacking
 
 # ---- kinds of rows ----
 # kind ROW WHAT: the program tells the kind of a row from its keys.
@@ -183,17 +211,31 @@ kinds() {
 '{"role":"assistant","content":"b"}]}' 'conversations (messages)'
 }
 columns_named() {
-  printf '{"text":"a"}\n' >kind.jsonl && exits 4 inspect --model "$demo" \
-    --data kind.jsonl --prompt-column content && says 'no "content"'
+  printf '{"text":"a"}\n' >kind.jsonl && exits 2 inspect --model "$demo" \
+    --data kind.jsonl --prompt-column content && says 'no "content"' &&
+    says 'kind.jsonl:1:1: ' && says -- '--prompt-column'
+}
+# A column that no row has is wrong usage; a row that lacks it is bad data.
+columns_missing() {
+  printf '{"q":"a","a":"b"}\n{"content":"a","summary":"b"}\n' >kind.jsonl &&
+    exits 2 inspect --model "$demo" --data kind.jsonl &&
+    says 'this row has "q", "a"' && says -- '--prompt-column' &&
+    exits 4 inspect --model "$demo" --data kind.jsonl --prompt-column q \
+      --response-column a && says 'kind.jsonl:2:1: no "q"' &&
+    exits 0 inspect --model "$demo" --data kind.jsonl --skip-bad-rows &&
+    says 'bad row skipped: kind.jsonl:1:1'
 }
 case_ 'rows of every kind are told by their keys' kinds
 case_ 'columns that the user names rule out other kinds' columns_named
+case_ 'columns that are nowhere are wrong usage, else the row is bad' \
+  columns_missing
 
 # ---- train ----
 words() {
   exits 0 init --model tiny --tokenizer "$demo" --output words --dtype fp32 \
     --set padded_vocab_size=1536 --set num_layers=1 &&
-    printf '{"input_ids":[1,2,3]}\n' >ids.jsonl
+    printf '{"input_ids":[1,2,3]}\n' >ids.jsonl &&
+    printf '{"content":"a","summary":"b"}\n' >rows.jsonl
 }
 # train_to DIR OPTION...
 train_to() {
@@ -265,6 +307,34 @@ no_loss() {
 case_ 'rows without any label are no evaluation' no_labels
 case_ 'a loss that is not finite is exit 5' no_loss
 
+# refuses_nvme COMMAND...: the same of a folder that is none, and of a file,
+# before a table or a rate is printed.
+refuses_nvme() {
+  for folder in nowhere ids.jsonl; do
+    exits 2 "$@" --nvme $folder && says "NVMe folder $folder: " &&
+      ! test -s out && grep -v '^note: ' err | diff - told.$folder || return 1
+  done
+}
+nvme_folder() {
+  echo 'zero-offload: NVMe folder nowhere: No such file or directory; make it first' \
+    >told.nowhere
+  echo 'zero-offload: NVMe folder ids.jsonl: not a folder' >told.ids.jsonl
+  refuses_nvme train --model words --data ids.jsonl --output never &&
+    refuses_nvme plan --model words --backend host &&
+    refuses_nvme bench nvme && refuses_nvme bench stages --model words &&
+    refuses_nvme bench step --model words && refuses_nvme doctor || return 1
+  # What is planned for another machine needs no folder here, and says so.
+  exits 0 plan --model words --profile 4090 --set zero_offload.fill=false \
+    --nvme nowhere:1G && says 'warning: NVMe folder nowhere: ' &&
+    says 'the plan is for a machine that has it'
+}
+case_ 'a folder that cannot be the NVMe tier is told alike' nvme_folder
+eval_notes() {
+  exits 0 eval --model words --data ids.jsonl && ! says ZeRO &&
+    exits 0 eval --model words --data ids.jsonl --num-devices 2 && ! says ZeRO
+}
+case_ 'eval tells nothing of stages' eval_notes
+
 # The limit of POSIX ulimit is in blocks of 512 bytes.
 size_limit() {
   (ulimit -f 100 && "$program" train --model words --data ids.jsonl \
@@ -278,6 +348,36 @@ size_limit() {
     test -z "$(ls -Ad limited .limited* 2>/dev/null)"
 }
 case_ 'a limit on file sizes is a failed write and leaves nothing' size_limit
+
+# Folders that are missing are made, and gone again if nothing came of it.
+parents() {
+  exits 0 train --model words --data ids.jsonl --max-steps 1 \
+    --output new/a/b/ && test -s new/a/b/model/model.safetensors &&
+    exits 0 init --model words --output new/c//d/e --dtype fp32 &&
+    test -s new/c/d/e/model.safetensors &&
+    exits 0 export --model words --output new/f/g --layout glm &&
+    test -s new/f/g/model.safetensors
+}
+no_parents() {
+  mkdir own || return 1
+  for to in gone/a/b own/a own; do
+    exits 3 train --model words --data ids.jsonl --host-memory 1M \
+      --output $to && says 'MiB are allowed or free' &&
+      exits 3 eval --model words --data rows.jsonl --generate \
+        --host-memory 1M --output $to || return 1
+  done
+  (ulimit -f 100 && "$program" init --model words --output gone/c/d >out 2>err)
+  test $? -eq 1 || return 1
+  (ulimit -f 100 && "$program" export --model words --output own/c/d \
+    >out 2>err)
+  test $? -eq 1 && test ! -e gone && test -d own && test -z "$(ls -A own)" &&
+    exits 2 train --model words --data ids.jsonl --output ids.jsonl/a/b &&
+    says -- '--output ids.jsonl/a/b: ids.jsonl: Not a directory' &&
+    exits 2 init --model words --output ids.jsonl/a &&
+    exits 0 init --model words --dry-run --output gone/a && test ! -e gone
+}
+case_ '--output makes the folders that it is in' parents
+case_ 'a run that wrote nothing leaves no folder that it made' no_parents
 
 # A metrics file whose reader leaves: the model is written all the same.
 broken_metrics() {

@@ -371,6 +371,74 @@ static void test_help(void)
     TAP_CHECK(strstr(help.bytes, "--max-steps") == NULL);
 }
 
+static bool says(const char *text, const char *before, const char *name,
+                 const char *after)
+{
+    char word[64];
+
+    (void)snprintf(word, sizeof(word), "%s%s%s", before, name, after);
+    return text != NULL && strstr(text, word) != NULL;
+}
+
+/* What a row says of one subcommand speaks of no other. */
+static void check_words(const struct zo_option *option, enum zo_command command)
+{
+    const char *texts[] = {zo_option_help(option, command),
+                           zo_option_default_note(option, command)};
+
+    for (unsigned bit = 1; bit <= ZO_COMMAND_REPORT; bit <<= 1) {
+        const char *name = zo_command_name((enum zo_command)bit);
+
+        for (size_t i = 0; bit != (unsigned)command && i < 2; i++) {
+            if (says(texts[i], "", name, ":") ||
+                says(texts[i], "(", name, "") ||
+                says(texts[i], "", name, "'s") ||
+                says(texts[i], "", name, " copies") ||
+                says(texts[i], "", name, " nvme")) {
+                tap_fail(__FILE__, __LINE__, "--%s of %s speaks of %s: %s",
+                         option->name, zo_command_name(command), name,
+                         texts[i]);
+            }
+        }
+    }
+}
+
+static const char *help_of(enum zo_option_id id, enum zo_command command)
+{
+    size_t count = 0;
+
+    return zo_option_help(&zo_cli_options(&count)[id], command);
+}
+
+static void test_words(void)
+{
+    size_t count = 0;
+    const struct zo_option *table = zo_cli_options(&count);
+    const struct zo_option *batch = &table[ZO_OPTION_EVAL_MICRO_BATCH];
+
+    for (size_t i = 0; i < count; i++) {
+        for (unsigned command = 1; command <= ZO_COMMAND_REPORT;
+             command <<= 1) {
+            if ((table[i].commands & command) != 0) {
+                check_words(&table[i], (enum zo_command)command);
+            }
+        }
+        for (const struct zo_option_words *words = table[i].words;
+             words != NULL && words->commands != 0; words++) {
+            TAP_CHECK((words->commands & ~table[i].commands) == 0);
+        }
+    }
+    TAP_CHECK(strcmp(zo_option_default_note(batch, ZO_COMMAND_TRAIN),
+                     "as in training") == 0);
+    TAP_CHECK(
+        strncmp(zo_option_default_note(batch, ZO_COMMAND_EVAL), "1,", 2) == 0);
+    TAP_CHECK(strstr(help_of(ZO_OPTION_BF16, ZO_COMMAND_BENCH), "masters"));
+    TAP_CHECK(!strstr(help_of(ZO_OPTION_BF16, ZO_COMMAND_EVAL), "masters"));
+    TAP_CHECK(!strstr(help_of(ZO_OPTION_FP16, ZO_COMMAND_GENERATE), "loss"));
+    TAP_CHECK(!strstr(help_of(ZO_OPTION_DRY_RUN, ZO_COMMAND_INIT), "plan"));
+    TAP_CHECK(!strstr(help_of(ZO_OPTION_MAX_STEPS, ZO_COMMAND_BENCH), "epoch"));
+}
+
 /* Names and aliases of one subcommand are all different. */
 static void test_table(void)
 {
@@ -432,6 +500,7 @@ int main(void)
         {"flags of other programs get a line, or a reason", test_foreign},
         {"each subcommand has its options", test_commands},
         {"the help lists them within 80 columns", test_help},
+        {"what a row says is true of the subcommand", test_words},
         {"no name means two things", test_table},
         {"every failing allocation is clean", test_memory},
     };

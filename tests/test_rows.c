@@ -286,9 +286,10 @@ struct file_case {
     const char *error; /* NULL: there is none */
 };
 
-/* The case fails unless every file gives its rows and its error. */
-static void check_files(const struct file_case *cases, size_t count,
-                        struct zo_rows_options options)
+/* The case fails unless every file gives its rows and its error, with `bad`
+ * as its status. */
+static void check_status(enum zo_status bad, const struct file_case *cases,
+                         size_t count, struct zo_rows_options options)
 {
     for (size_t i = 0; i < count; i++) {
         struct outcome outcome;
@@ -301,12 +302,18 @@ static void check_files(const struct file_case *cases, size_t count,
                      outcome.rows, cases[i].rows);
         }
         if ((outcome.status == ZO_OK) != (cases[i].error == NULL) ||
-            (cases[i].error != NULL && (outcome.status != ZO_E_DATA ||
-                                        !help_error_has(cases[i].error)))) {
+            (cases[i].error != NULL &&
+             (outcome.status != bad || !help_error_has(cases[i].error)))) {
             tap_fail(__FILE__, __LINE__, "%s: status %d", cases[i].text,
                      outcome.status);
         }
     }
+}
+
+static void check_files(const struct file_case *cases, size_t count,
+                        struct zo_rows_options options)
+{
+    check_status(ZO_E_DATA, cases, count, options);
 }
 
 #define QA "{\"content\": \"q\", \"summary\": \"a\"}"
@@ -366,11 +373,6 @@ static void check_columns(void)
     static const struct file_case cases[] = {
         {QA "\n{\"content\": \"x\"}", "1 user:q assistant:a",
          "2:1: no \"summary\" in this row, which has \"content\""},
-        {"{\"content\": \"x\"}", "", "1:1: no \"summary\""},
-        {"{\"summary\": \"x\"}", "", "1:1: no \"content\""},
-        {"{\"q\": 1, \"a\\u001b[2J\": 2}", "",
-         "this row has \"q\", \"a\\x1b[2J\"; want \"content\""},
-        {"{}", "", "this row has no key"},
         {QA "\n{\"content\": \"q\", \"summary\": null}", "1 user:q assistant:a",
          "2:29: summary: want text, found null"},
         {"{\"content\": null, \"summary\": \"a\"}", "",
@@ -388,8 +390,18 @@ static void check_columns(void)
         {"{\"more\": [{}], \"summary\": \"a\", \"content\": \"q\"}",
          "1 user:q assistant:a", NULL},
     };
+    /* In the first row: what was asked for is not there. */
+    static const struct file_case unknown[] = {
+        {"{\"content\": \"x\"}", "", "1:1: no \"summary\""},
+        {"{\"summary\": \"x\"}", "", "1:1: no \"content\""},
+        {"{\"q\": 1, \"a\\u001b[2J\": 2}", "",
+         "this row has \"q\", \"a\\x1b[2J\"; want \"content\""},
+        {"{}", "", "this row has no key"},
+    };
 
     check_files(cases, TAP_COUNT(cases), (struct zo_rows_options){0});
+    check_status(ZO_E_USAGE, unknown, TAP_COUNT(unknown),
+                 (struct zo_rows_options){0});
 }
 
 static void check_named_columns(void)
@@ -404,8 +416,6 @@ static void check_named_columns(void)
          "1 user:x assistant:y", NULL},
         {"{\"i\": \"\", \"in\": \"\", \"out\": \"y\", \"h\": []}", "",
          "i: want text"},
-        {"{\"i\": \"x\", \"out\": \"y\", \"h\": []}", "", "no \"in\""},
-        {"{\"i\": \"x\", \"in\": \"\", \"out\": \"y\"}", "", "no \"h\""},
         {"{\"i\": \"x\", \"in\": \"\", \"out\": \"y\", \"h\": [\"q\"]}", "",
          "a round of the history: want an array"},
         {"{\"i\": \"x\", \"in\": \"\", \"out\": \"y\", \"h\": [[\"q\"]]}", "",
@@ -414,15 +424,20 @@ static void check_named_columns(void)
          "", "an answer of the history: want a string"},
         {"{\"i\": \"x\", \"in\": \"\", \"out\": \"y\", \"h\": \"q\"}", "",
          "h: want an array"},
+    };
+    static const struct file_case lacking[] = {
+        {"{\"i\": \"x\", \"out\": \"y\", \"h\": []}", "", "no \"in\""},
+        {"{\"i\": \"x\", \"in\": \"\", \"out\": \"y\"}", "", "no \"h\""},
         {"{\"messages\": [], \"text\": \"x\"}", "", "no \"h\""},
     };
+    const struct zo_rows_options names = {.prompt_column = "i,in",
+                                          .response_column = "out",
+                                          .history_column = "h"};
     static const char *const wrong[] = {"",   ",",    "a,",
                                         ",a", "a,,b", "1,2,3,4,5,6,7,8,9"};
 
-    check_files(joined, TAP_COUNT(joined),
-                (struct zo_rows_options){.prompt_column = "i,in",
-                                         .response_column = "out",
-                                         .history_column = "h"});
+    check_files(joined, TAP_COUNT(joined), names);
+    check_status(ZO_E_USAGE, lacking, TAP_COUNT(lacking), names);
     for (size_t i = 0; i < TAP_COUNT(wrong); i++) {
         struct outcome outcome =
             read_rows(&(struct zo_rows_options){.path = help_path("rows.jsonl"),

@@ -16,6 +16,7 @@
 #include "src/cli/bench.h"
 #include "src/cli/bench_run.h"
 #include "src/cli/cli.h"
+#include "src/cli/inputs.h"
 #include "src/cli/print_time.h"
 #include "src/cli/setup.h"
 
@@ -360,6 +361,9 @@ enum zo_status zo_cli_bench(struct zo_cli *cli,
     };
     const char *topic = cli->topic != NULL ? cli->topic : "";
 
+    if (options->nvme_path != NULL) {
+        ZO_TRY(zo_cli_nvme_folder(options->nvme_path));
+    }
     for (size_t i = 0; i < ZO_COUNT(topics); i++) {
         if (strcmp(topic, topics[i].topic) == 0) {
             return topics[i].run(cli, options);

@@ -12,6 +12,7 @@
 
 #include "src/base/memory.h"
 #include "src/cli/cli.h"
+#include "src/cli/inputs.h"
 
 enum zo_status zo_doctor_note_failure(struct zo_doctor *doctor)
 {
@@ -32,6 +33,9 @@ static enum zo_status examine(struct zo_doctor *doctor,
 
     doctor->folder = options->folder != NULL ? options->folder : ".";
     doctor->is_folder_named = options->folder != NULL;
+    if (doctor->is_folder_named) {
+        ZO_TRY(zo_cli_nvme_folder(doctor->folder));
+    }
     zo_doctor_look(doctor, "");
     ZO_TRY(zo_devices_open(&host_options, &host));
     /* A folder that was named by mistake is told before the long part. */

@@ -76,7 +76,8 @@ static enum zo_status load(struct zo_cli *cli, const struct zo_setup *setup,
 }
 
 /* Everything that can be refused is, before memory is taken. */
-static enum zo_status prepare(struct zo_cli *cli, struct zo_setup *setup)
+static enum zo_status prepare(struct zo_cli *cli, struct zo_setup *setup,
+                              struct zo_output_folder *output)
 {
     const struct zo_options *options = setup->options;
     bool half_angles = false;
@@ -88,7 +89,7 @@ static enum zo_status prepare(struct zo_cli *cli, struct zo_setup *setup)
         setup->config.rope_precision =
             half_angles ? ZO_ROPE_PRECISION_MODEL : ZO_ROPE_PRECISION_FP32;
     }
-    return options->generate ? zo_cli_predict_check(setup) : ZO_OK;
+    return options->generate ? zo_cli_predict_check(setup, output) : ZO_OK;
 }
 
 /* Who is told how far the loss has come. */
@@ -149,14 +150,15 @@ static enum zo_status print_result(struct zo_cli *cli,
                          zo_dtype_name(setup->config.dtype));
 }
 
-static enum zo_status evaluate(struct zo_cli *cli, struct zo_setup *setup)
+static enum zo_status evaluate(struct zo_cli *cli, struct zo_setup *setup,
+                               struct zo_output_folder *output)
 {
     struct zo_trainer *trainer = NULL;
     struct zo_eval_metrics metrics;
     struct zo_cli_predicted predicted;
     enum zo_status status;
 
-    ZO_TRY(prepare(cli, setup));
+    ZO_TRY(prepare(cli, setup, output));
     status = measure(cli, setup, &trainer, &metrics);
     zo_trainer_close(trainer); /* its memory is the answers' */
     ZO_TRY(status);
@@ -170,8 +172,10 @@ static enum zo_status evaluate(struct zo_cli *cli, struct zo_setup *setup)
 enum zo_status zo_cli_eval(struct zo_cli *cli, const struct zo_options *options)
 {
     struct zo_setup setup = {.options = options};
-    const enum zo_status status = evaluate(cli, &setup);
+    struct zo_output_folder output = {0}; /* of --generate */
+    const enum zo_status status = evaluate(cli, &setup, &output);
 
+    zo_output_folder_end(&output);
     zo_setup_close(&setup);
     return status;
 }

@@ -16,6 +16,7 @@
 #include "src/checkpoint/state_reader.h"
 #include "src/cli/cli.h"
 #include "src/cli/inputs.h"
+#include "src/cli/output_folder.h"
 #include "src/model/export_layout.h"
 
 struct job {
@@ -33,6 +34,7 @@ struct job {
     char *tokenizer;                /* owned; NULL: the model's own */
     char *config_json;              /* owned; NULL: copied */
     struct zo_model_written written;
+    struct zo_output_folder output;
 };
 
 /* ---- what is written ----------------------------------------------------- */
@@ -277,6 +279,7 @@ static enum zo_status write_all(struct job *job)
         .replace = options->overwrite,
     };
 
+    ZO_TRY(zo_output_folder_make_parents(&job->output, options->output));
     ZO_TRY(zo_model_dir_write(&write, &job->cli->notes, &job->written));
     ZO_TRY(note_counts(job));
     return note_angles(job);
@@ -303,6 +306,7 @@ enum zo_status zo_cli_export(struct zo_cli *cli,
     };
     const enum zo_status status = run(&job);
 
+    zo_output_folder_end(&job.output);
     zo_model_written_fini(&job.written);
     zo_export_tensors_fini(&job.tensors);
     zo_parameters_fini(&job.parameters);

@@ -33,6 +33,21 @@ struct run {
     int64_t tokens; /* of all answers */
 };
 
+static enum zo_status choose_dtype(const struct run *run,
+                                   enum zo_dtype *dtype_out)
+{
+    const struct zo_options *options = run->options;
+    const char *why = NULL;
+
+    if (zo_option_given(options, ZO_OPTION_BF16) ||
+        zo_option_given(options, ZO_OPTION_FP16)) {
+        *dtype_out = options->bf16 ? ZO_BF16 : options->fp16 ? ZO_F16 : ZO_F32;
+        return ZO_OK;
+    }
+    ZO_TRY(zo_cli_saved_dtype(options->model, &run->model, dtype_out, &why));
+    return zo_cli_note_dtype(*dtype_out, why, &run->cli->notes);
+}
+
 static enum zo_status open_model(struct run *run)
 {
     const struct zo_options *options = run->options;
@@ -48,13 +63,11 @@ static enum zo_status open_model(struct run *run)
         .model = &run->model,
         .devices = &run->devices,
         .tokenizer = run->tokenizer,
-        .dtype = options->bf16   ? ZO_BF16
-                 : options->fp16 ? ZO_F16
-                                 : ZO_F32,
         .prompt_tokens_max = zo_cli_prompts_longest(&run->prompts),
     };
 
     answers.tokens_max = answers.prompt_tokens_max + options->max_new_tokens;
+    ZO_TRY(choose_dtype(run, &answers.dtype));
     ZO_TRY(zo_cli_half_angles(options, &run->model, answers.dtype,
                               &run->cli->notes, &answers.half_angles));
     ZO_TRY(zo_devices_open(&devices, &run->devices));

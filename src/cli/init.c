@@ -13,6 +13,7 @@
 #include "src/checkpoint/model_dir_writer.h"
 #include "src/cli/cli.h"
 #include "src/cli/inputs.h"
+#include "src/cli/output_folder.h"
 #include "src/model/parameters.h"
 
 /* Elements that a thread makes at a time; not part of the numbers. */
@@ -151,10 +152,13 @@ static enum zo_status write_model(struct zo_cli *cli,
                                   const char *source, const char *config_json)
 {
     struct zo_model_written written = {0};
+    struct zo_output_folder output = {0};
     struct maker maker;
     enum zo_status status;
 
     ZO_TRY(maker_open(&maker, options, config));
+    ZO_TRY_GOTO(close_maker,
+                zo_output_folder_make_parents(&output, options->output));
     status = zo_model_dir_write(
         &(struct zo_model_write_options){
             .path = options->output,
@@ -167,6 +171,9 @@ static enum zo_status write_model(struct zo_cli *cli,
             .replace = options->overwrite,
         },
         &cli->notes, &written);
+
+close_maker:
+    zo_output_folder_end(&output);
     maker_close(&maker);
     zo_cli_print_notes(cli);
     ZO_TRY(status);
@@ -196,8 +203,15 @@ enum zo_status zo_cli_init(struct zo_cli *cli, const struct zo_options *options)
         return ZO_FAIL(ZO_E_USAGE, "init needs --output DIR");
     }
     ZO_TRY(zo_cli_model_config(options, true, &cli->notes, &config));
-    zo_cli_print_notes(cli);
     ZO_TRY(zo_cli_model_folder(options, &source));
+    if (source == NULL) {
+        ZO_TRY(zo_note_add(&cli->notes, ZO_NOTE_INFO,
+                           "%s is the name of a preset and has no tokenizer; "
+                           "--tokenizer DIR copies one, and without it only "
+                           "rows of input_ids can be trained on",
+                           options->model));
+    }
+    zo_cli_print_notes(cli);
     if (!config_is_copied(options, source)) {
         config.dtype = options->dtype;
         ZO_TRY_GOTO(free_texts, zo_model_config_json(&config, &config_json));

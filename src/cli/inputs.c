@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
+#include "src/checkpoint/state_reader.h"
 
 enum zo_status zo_cli_model_config(const struct zo_options *options,
                                    bool takes_sets, struct zo_notes *notes,
@@ -93,6 +95,75 @@ enum zo_status zo_cli_tokenizer(const struct zo_options *options,
     status = open_in(folder, config, tokenizer_out);
     zo_free(folder);
     return status;
+}
+
+/* Of the run that saved a state; false when it does not say. */
+static bool find_state_dtype(const struct zo_state *state,
+                             enum zo_dtype *dtype_out)
+{
+    size_t count = 0;
+    const struct zo_state_setting *settings = zo_state_settings(state, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(settings[i].name, "dtype") != 0) {
+            continue;
+        }
+        for (int type = ZO_F32; type <= ZO_F16; type++) {
+            if (strcmp(settings[i].value, zo_dtype_name((enum zo_dtype)type)) ==
+                0) {
+                *dtype_out = (enum zo_dtype)type;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+enum zo_status zo_cli_saved_dtype(const char *model,
+                                  const struct zo_model_config *config,
+                                  enum zo_dtype *dtype_out,
+                                  const char **why_out)
+{
+    *dtype_out = config->names_dtype ? config->dtype : ZO_F32;
+    *why_out = config->names_dtype ? "torch_dtype of its config.json"
+                                   : "since its config.json names no type";
+    if (zo_state_is_one(model)) {
+        struct zo_state *state = NULL;
+
+        ZO_TRY(zo_state_open(model, &state));
+        if (find_state_dtype(state, dtype_out)) {
+            *why_out = "the type that it was trained in";
+        }
+        zo_state_close(state);
+    }
+    return ZO_OK;
+}
+
+enum zo_status zo_cli_note_dtype(enum zo_dtype dtype, const char *why,
+                                 struct zo_notes *notes)
+{
+    return zo_note_add(
+        notes, ZO_NOTE_INFO,
+        "computing in %s, %s (--bf16 and --fp16 choose; --no-fp16 is fp32)",
+        zo_dtype_name(dtype), why);
+}
+
+enum zo_status zo_cli_nvme_folder(const char *folder)
+{
+    struct stat info;
+
+    if (stat(folder, &info) != 0) {
+        return ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "NVMe folder %s: %s%s", folder,
+                              strerror(errno),
+                              errno == ENOENT ? "; make it first" : "");
+    }
+    if (!S_ISDIR(info.st_mode)) {
+        return ZO_FAIL(ZO_E_USAGE, "NVMe folder %s: not a folder", folder);
+    }
+    return access(folder, W_OK | X_OK) == 0
+               ? ZO_OK
+               : ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "NVMe folder %s: %s", folder,
+                                strerror(errno));
 }
 
 /* NULL for a default: columns that the user names rule out other kinds. */

@@ -48,6 +48,30 @@ zo_cli_tokenizer(const struct zo_options *options,
                  struct zo_tokenizer **tokenizer_out) ZO_MUST_CHECK;
 
 /*
+ * The number type that eval and generate compute in when they are told none:
+ * the one that a state was trained in, or torch_dtype of a model's config.json,
+ * or fp32 where that names none.  *why_out says which, in words.
+ *
+ *   and as zo_state_open()
+ */
+enum zo_status zo_cli_saved_dtype(const char *model,
+                                  const struct zo_model_config *config,
+                                  enum zo_dtype *dtype_out,
+                                  const char **why_out) ZO_MUST_CHECK;
+
+/* The line that says so. */
+enum zo_status zo_cli_note_dtype(enum zo_dtype dtype, const char *why,
+                                 struct zo_notes *notes) ZO_MUST_CHECK;
+
+/*
+ * The folder of the NVMe tier, or of a disk to measure, looked at before
+ * anything long: every command says the same of one that cannot be it.
+ *
+ *   ZO_E_USAGE    it is not there, is no folder, or may not be written to
+ */
+enum zo_status zo_cli_nvme_folder(const char *folder) ZO_MUST_CHECK;
+
+/*
  * Opens rows as the options of "The rows" say.  rows_max of 0 is all;
  * max_length of 0 is the model's.  As zo_dataset_open().
  */

@@ -4,11 +4,28 @@
 #ifndef ZO_SRC_CLI_INSPECT_H
 #define ZO_SRC_CLI_INSPECT_H
 
+#include "src/checkpoint/tensor_source.h"
 #include "src/cli/cli.h"
 
 ZO_C_BEGIN
 
-/* Lists the tensors of --model: a directory, or a file of weights. */
+/* A tensor that is to be shown in a group. */
+struct zo_inspect_item {
+    const struct zo_tensor_info *info; /* borrowed */
+    const char *kind;                  /* of a state: borrowed; "": none */
+    size_t index;                      /* groups stand where their first does */
+    size_t count;                      /* of its group; set by printing */
+};
+
+/*
+ * Prints a line for all tensors of one kind, type and shape whose names differ
+ * by a number alone.  Reorders the items.  ZO_E_NOMEM.
+ */
+enum zo_status zo_inspect_print_groups(FILE *file,
+                                       struct zo_inspect_item *items,
+                                       size_t count) ZO_MUST_CHECK;
+
+/* The tensors of --model: a directory, or a file of weights. */
 enum zo_status zo_inspect_model(struct zo_cli *cli,
                                 const struct zo_options *options) ZO_MUST_CHECK;
 

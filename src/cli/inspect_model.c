@@ -1,5 +1,6 @@
 /*
- * The tensors of a model directory, or of one file of weights.
+ * The tensors of a model directory, or of one file of weights, in groups or
+ * one by one.
  *
  * Every tensor of a float type is read once: weights that are not finite are
  * named, since nobody wants to learn of them from a loss.
@@ -125,8 +126,27 @@ static void print_plain(FILE *file, const struct weights *weights, size_t index,
     (void)fputc('\n', file);
 }
 
+static enum zo_status print_groups(struct zo_cli *cli,
+                                   const struct weights *weights)
+{
+    const size_t count = tensor_count(weights);
+    struct zo_inspect_item *items = NULL;
+    enum zo_status status;
+
+    ZO_TRY(zo_alloc(count, sizeof(items[0]), "the list of tensors", &items));
+    for (size_t i = 0; i < count; i++) {
+        items[i] = (struct zo_inspect_item){
+            .info = tensor_info(weights, i), .kind = "", .index = i};
+    }
+    status = zo_inspect_print_groups(cli->out, items, count);
+    zo_free(items);
+    return status;
+}
+
+/* Reads every tensor; a line each with --tensors, an object with --json. */
 static enum zo_status print_tensors(struct zo_cli *cli,
-                                    const struct weights *weights, bool as_json)
+                                    const struct zo_options *options,
+                                    const struct weights *weights)
 {
     enum zo_status status = ZO_OK;
     float *piece = NULL;
@@ -137,9 +157,9 @@ static enum zo_status print_tensors(struct zo_cli *cli,
         uint64_t bad = 0;
 
         ZO_TRY_GOTO(free_piece, count_bad(weights, i, piece, &bad));
-        if (as_json) {
+        if (options->json) {
             ZO_TRY_GOTO(free_piece, print_json(cli->out, weights, i, bad));
-        } else {
+        } else if (options->tensors) {
             print_plain(cli->out, weights, i, bad);
         }
         if (bad > 0) {
@@ -155,7 +175,9 @@ static enum zo_status print_tensors(struct zo_cli *cli,
 
 free_piece:
     zo_free(piece);
-    return status;
+    return status != ZO_OK || options->json || options->tensors
+               ? status
+               : print_groups(cli, weights);
 }
 
 static void print_totals(FILE *file, const struct weights *weights)
@@ -265,7 +287,7 @@ enum zo_status zo_inspect_model(struct zo_cli *cli,
 
     ZO_TRY(open_weights(cli, options->model, &weights));
     zo_cli_print_notes(cli);
-    ZO_TRY_GOTO(close_weights, print_tensors(cli, &weights, options->json));
+    ZO_TRY_GOTO(close_weights, print_tensors(cli, options, &weights));
     if (options->checksums) {
         ZO_TRY_GOTO(close_weights, print_checksums(cli, options->model,
                                                    &weights, options->json));

@@ -152,10 +152,11 @@ static void print_plain(FILE *file, const struct listed *listed)
     (void)fputc('\n', file);
 }
 
+/* Reads a kind; a line a tensor with --tensors, an object with --json. */
 static enum zo_status list_kind(struct zo_cli *cli,
+                                const struct zo_options *options,
                                 const struct zo_state *state,
-                                enum zo_state_kind kind, bool as_json,
-                                float *piece)
+                                enum zo_state_kind kind, float *piece)
 {
     const struct zo_tensor_source *source = zo_state_tensors(state, kind);
 
@@ -166,9 +167,9 @@ static enum zo_status list_kind(struct zo_cli *cli,
         (void)zo_state_shard_of(state, kind, i, listed.shard,
                                 sizeof(listed.shard));
         ZO_TRY(verify(state, &listed, piece));
-        if (as_json) {
+        if (options->json) {
             ZO_TRY(print_json(cli->out, &listed));
-        } else {
+        } else if (options->tensors) {
             print_plain(cli->out, &listed);
         }
         if (listed.bad > 0) {
@@ -181,13 +182,44 @@ static enum zo_status list_kind(struct zo_cli *cli,
     return ZO_OK;
 }
 
+static enum zo_status print_groups(FILE *file, const struct zo_state *state)
+{
+    struct zo_inspect_item *items = NULL;
+    size_t count = 0;
+    enum zo_status status;
+
+    for (int kind = 0; kind < ZO_STATE_KINDS; kind++) {
+        count += zo_tensor_source_count(
+            zo_state_tensors(state, (enum zo_state_kind)kind));
+    }
+    ZO_TRY(zo_alloc(count, sizeof(items[0]), "the list of tensors", &items));
+    count = 0;
+    for (int kind = 0; kind < ZO_STATE_KINDS; kind++) {
+        const struct zo_tensor_source *source =
+            zo_state_tensors(state, (enum zo_state_kind)kind);
+
+        for (size_t i = 0; i < zo_tensor_source_count(source); i++) {
+            items[count] = (struct zo_inspect_item){
+                .info = zo_tensor_source_info(source, i),
+                .kind = zo_state_kind_name((enum zo_state_kind)kind),
+                .index = count,
+            };
+            count++;
+        }
+    }
+    status = zo_inspect_print_groups(file, items, count);
+    zo_free(items);
+    return status;
+}
+
 static enum zo_status list_state(struct zo_cli *cli,
-                                 const struct zo_state *state, bool as_json)
+                                 const struct zo_options *options,
+                                 const struct zo_state *state)
 {
     enum zo_status status = ZO_OK;
     float *piece = NULL;
 
-    if (as_json) {
+    if (options->json) {
         ZO_TRY(print_run_json(cli->out, state));
     } else {
         print_run(cli->out, state);
@@ -196,13 +228,17 @@ static enum zo_status list_state(struct zo_cli *cli,
                     &piece));
     for (int kind = 0; status == ZO_OK && kind < ZO_STATE_KINDS; kind++) {
         status =
-            list_kind(cli, state, (enum zo_state_kind)kind, as_json, piece);
+            list_kind(cli, options, state, (enum zo_state_kind)kind, piece);
     }
     zo_free(piece);
-    if (status == ZO_OK && !as_json) {
-        (void)fputs("every checksum is right\n", cli->out);
+    if (status != ZO_OK || options->json) {
+        return status;
     }
-    return status;
+    if (!options->tensors) {
+        ZO_TRY(print_groups(cli->out, state));
+    }
+    (void)fputs("every checksum is right\n", cli->out);
+    return ZO_OK;
 }
 
 enum zo_status zo_inspect_state(struct zo_cli *cli,
@@ -212,7 +248,7 @@ enum zo_status zo_inspect_state(struct zo_cli *cli,
     enum zo_status status;
 
     ZO_TRY(zo_state_open(options->model, &state));
-    status = list_state(cli, state, options->json);
+    status = list_state(cli, options, state);
     zo_state_close(state);
     return status;
 }

@@ -37,10 +37,13 @@ libzo_a_SOURCES += \
 	src/cli/inspect.c \
 	src/cli/inspect.h \
 	src/cli/inspect_files.c \
+	src/cli/inspect_groups.c \
 	src/cli/inspect_model.c \
 	src/cli/inspect_state.c \
 	src/cli/machine.c \
 	src/cli/plan.c \
+	src/cli/output_folder.c \
+	src/cli/output_folder.h \
 	src/cli/predict.c \
 	src/cli/predict.h \
 	src/cli/plan_table.c \
@@ -93,6 +96,7 @@ check_PROGRAMS += \
 	tests/test_bench_rows \
 	tests/test_doctor \
 	tests/test_estimate \
+	tests/test_inspect_groups \
 	tests/test_print \
 	tests/test_print_place \
 	tests/test_report \

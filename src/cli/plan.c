@@ -9,6 +9,7 @@
 
 #include "src/cli/cli.h"
 #include "src/cli/gains.h"
+#include "src/cli/inputs.h"
 #include "src/cli/plan_table.h"
 #include "src/cli/print_hints.h"
 #include "src/cli/print_save.h"
@@ -152,6 +153,16 @@ static void assume_devices(struct plan *plan)
     }
 }
 
+/* Before the table, of which only some rows would notice. */
+static enum zo_status check_nvme(const struct plan *plan)
+{
+    const struct zo_setup probe = {.options = &plan->options};
+
+    return plan->options.nvme_path == NULL || zo_setup_plans_elsewhere(&probe)
+               ? ZO_OK
+               : zo_cli_nvme_folder(plan->options.nvme_path);
+}
+
 /* ---- the table -----------------------------------------------------------
  */
 
@@ -234,6 +245,7 @@ static enum zo_status run(struct plan *plan)
 
     ZO_TRY(assume_machine(plan));
     assume_devices(plan);
+    ZO_TRY(check_nvme(plan));
     ZO_TRY(make_table(plan));
     ZO_TRY(zo_setup_open(&plan->options, &plan->cli->notes, setup));
     ZO_TRY(write_config(plan));

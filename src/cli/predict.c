@@ -1,6 +1,5 @@
 #include "src/cli/predict.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -97,9 +96,9 @@ static const char *folder_of(const struct zo_setup *setup)
     return setup->options->output != NULL ? setup->options->output : ".";
 }
 
-enum zo_status zo_cli_predict_check(const struct zo_setup *setup)
+enum zo_status zo_cli_predict_check(const struct zo_setup *setup,
+                                    struct zo_output_folder *folder)
 {
-    const char *folder = folder_of(setup);
     int64_t prompt, all;
 
     if (setup->tokenizer == NULL) {
@@ -108,15 +107,7 @@ enum zo_status zo_cli_predict_check(const struct zo_setup *setup)
                        "score answers");
     }
     ZO_TRY(find_longest(setup, &prompt, &all));
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-        return ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "--output %s: %s", folder,
-                              strerror(errno));
-    }
-    if (access(folder, W_OK | X_OK) != 0) {
-        return ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "--output %s: %s", folder,
-                              strerror(errno));
-    }
-    return ZO_OK;
+    return zo_output_folder_make(folder, folder_of(setup));
 }
 
 static enum zo_status open_file(struct prediction *prediction)

@@ -6,6 +6,7 @@
 #ifndef ZO_SRC_CLI_PREDICT_H
 #define ZO_SRC_CLI_PREDICT_H
 
+#include "src/cli/output_folder.h"
 #include "src/cli/setup.h"
 #include "src/data/scores.h"
 
@@ -31,8 +32,13 @@ enum zo_status
 zo_cli_predict(struct zo_cli *cli, const struct zo_setup *setup,
                struct zo_cli_predicted *predicted_out) ZO_MUST_CHECK;
 
-/* What of that can be told before the model is loaded. */
-enum zo_status zo_cli_predict_check(const struct zo_setup *setup) ZO_MUST_CHECK;
+/*
+ * What of that can be told before the model is loaded.  Makes the folder, which
+ * the caller ends whatever is returned.
+ */
+enum zo_status
+zo_cli_predict_check(const struct zo_setup *setup,
+                     struct zo_output_folder *folder) ZO_MUST_CHECK;
 
 ZO_C_END
 

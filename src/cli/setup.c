@@ -155,11 +155,20 @@ static enum zo_status open_config(struct zo_setup *setup,
 {
     const struct zo_devices_options devices = devices_options(setup->options);
     struct zo_run_facts facts = {.hidden_size = setup->model.hidden_size};
+    const struct zo_options *options = setup->options;
+    const char *why = NULL;
     int count = 0;
 
     ZO_TRY(zo_devices_count(&devices, &count));
     facts.num_devices = count;
-    ZO_TRY(zo_run_config_read(setup->options, &facts, notes, &setup->config));
+    if (options->command == ZO_COMMAND_EVAL) {
+        ZO_TRY(zo_cli_saved_dtype(options->model, &setup->model, &facts.dtype,
+                                  &why));
+    }
+    ZO_TRY(zo_run_config_read(options, &facts, notes, &setup->config));
+    if (why != NULL && !setup->config.dtype_is_given) {
+        ZO_TRY(zo_cli_note_dtype(facts.dtype, why, notes));
+    }
     return zo_devices_open(&devices, &setup->devices);
 }
 
@@ -215,10 +224,13 @@ static enum zo_status note_collectives(const struct zo_setup *setup,
 static enum zo_status note_stage(const struct zo_setup *setup,
                                  struct zo_notes *notes)
 {
+    const enum zo_command command = setup->options->command;
     const int stage = setup->config.zero.stage;
 
-    if (stage == 0 || setup->options->command == ZO_COMMAND_TRAIN) {
-        return ZO_OK; /* train says it among what it will do */
+    /* train says it among what it will do; eval has nothing but weights. */
+    if (stage == 0 || command == ZO_COMMAND_TRAIN ||
+        command == ZO_COMMAND_EVAL) {
+        return ZO_OK;
     }
     if (setup->devices.machine.device_count > 1) {
         return zo_note_add(
@@ -444,6 +456,7 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(zo_cli_model_folder(options, &setup->model_folder));
     ZO_TRY(open_config(setup, notes));
     ZO_TRY(zo_place_check(&setup->config));
+    ZO_TRY(zo_setup_check_nvme(setup, notes));
     ZO_TRY(check_simd(setup));
     ZO_TRY(note_stage(setup, notes));
     ZO_TRY(note_collectives(setup, notes));

@@ -71,7 +71,10 @@ void zo_setup_vary_end(struct zo_setup *varied);
 enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
                                 struct zo_trainer **trainer_out) ZO_MUST_CHECK;
 
-/* Fills the fields of NVMe: setup_nvme.c, for zo_setup_open(). */
+/* setup_nvme.c, for zo_setup_open(): is the folder there?  Then fills the
+ * fields of NVMe. */
+enum zo_status zo_setup_check_nvme(const struct zo_setup *setup,
+                                   struct zo_notes *notes) ZO_MUST_CHECK;
 enum zo_status zo_setup_open_nvme(struct zo_setup *setup) ZO_MUST_CHECK;
 /* What was measured, in place of the profile's. */
 void zo_setup_nvme_rates(const struct zo_setup *setup,

@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 
 #include "bench/nvme_rate.h"
+#include "src/cli/inputs.h"
 #include "src/cli/setup.h"
 #include "src/train/place_config.h"
 
@@ -49,6 +50,25 @@ static enum zo_status measure(struct zo_setup *setup,
 close_bench:
     zo_bench_nvme_close(bench);
     return status;
+}
+
+/* A plan for a machine that is not here needs no folder here; one that is
+ * not may all the same be a slip. */
+enum zo_status zo_setup_check_nvme(const struct zo_setup *setup,
+                                   struct zo_notes *notes)
+{
+    const char *directory = zo_place_nvme(&setup->config).directory;
+    enum zo_status status;
+
+    if (directory == NULL) {
+        return ZO_OK;
+    }
+    status = zo_cli_nvme_folder(directory);
+    return status == ZO_E_USAGE && zo_setup_plans_elsewhere(setup)
+               ? zo_note_add(notes, ZO_NOTE_WARN,
+                             "%s; the plan is for a machine that has it",
+                             zo_err_last()->text)
+               : status;
 }
 
 enum zo_status zo_setup_open_nvme(struct zo_setup *setup)

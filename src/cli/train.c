@@ -1,7 +1,6 @@
 /*
  * zero-offload train: from rows and a model to a trained model.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +12,7 @@
 #include "src/checkpoint/disk_file.h"
 #include "src/checkpoint/state_reader.h"
 #include "src/cli/cli.h"
+#include "src/cli/output_folder.h"
 #include "src/cli/print_time.h"
 #include "src/cli/saving.h"
 #include "src/cli/setup.h"
@@ -34,6 +34,7 @@ struct run {
     struct zo_slow_nvme slow_nvme;
     struct zo_progress progress;
     struct zo_saving saving;
+    struct zo_output_folder output;
     struct zo_watch watch;                       /* with --watch */
     char *model_path, *best_path, *metrics_path; /* owned; in --output */
     const char *source_path, *tokenizer_path;    /* borrowed; or NULL */
@@ -63,20 +64,8 @@ static enum zo_status check_target(const struct run *run, const char *path)
 static enum zo_status make_output(struct run *run)
 {
     const struct zo_options *options = run->setup.options;
-    struct stat info;
 
-    if (mkdir(options->output, 0777) != 0 && errno != EEXIST) {
-        return ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "--output %s: %s",
-                              options->output, strerror(errno));
-    }
-    if (stat(options->output, &info) != 0 || !S_ISDIR(info.st_mode)) {
-        return ZO_FAIL(ZO_E_USAGE, "--output %s: not a directory",
-                       options->output);
-    }
-    if (access(options->output, W_OK | X_OK) != 0) {
-        return ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "--output %s: %s",
-                              options->output, strerror(errno));
-    }
+    ZO_TRY(zo_output_folder_make(&run->output, options->output));
     ZO_TRY(zo_disk_join(options->output, "model", &run->model_path));
     ZO_TRY(zo_disk_join(options->output, "best", &run->best_path));
     ZO_TRY(zo_disk_join(options->output, "metrics.jsonl", &run->metrics_path));
@@ -721,6 +710,7 @@ enum zo_status zo_cli_train(struct zo_cli *cli,
     zo_trainer_close(run.trainer);
     zo_model_dir_close(run.dir);
     zo_setup_close(&run.setup);
+    zo_output_folder_end(&run.output);
     zo_free(run.model_path);
     zo_free(run.best_path);
     zo_free(run.metrics_path);

@@ -449,6 +449,9 @@ static enum zo_status read_file(struct reader *reader)
             break;
         }
         counts->read++;
+        if (status == ZO_E_USAGE && reader->options->skip_bad_rows) {
+            status = ZO_E_DATA; /* the rows behind it may be of a kind */
+        }
         if (status == ZO_OK && !kind_is_checked) {
             ZO_TRY(check_kind(reader, row.kind));
             kind_is_checked = true;

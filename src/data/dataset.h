@@ -105,7 +105,8 @@ struct zo_row_view {
  * zo_dataset_close().
  *
  *   ZO_E_USAGE   the file cannot be opened, is no regular file, or an option
- *                is out of its range or does not go with the kind of rows
+ *                is out of its range or does not go with the kind of rows, or
+ *                names a column that they have not
  *   ZO_E_DATA    a row is bad: file, line and column are named; or no row is
  *                left
  *   ZO_E_IO      reading failed; native is errno

@@ -33,10 +33,11 @@ struct zo_rows {
 };
 
 /* Fails at a node of the row: "FILE:LINE:COLUMN: " and what follows. */
-#define FAIL_AT(rows, node, format, ...)                         \
-    ZO_FAIL(ZO_E_DATA, "%s:%lld:%u: " format, (rows)->json.path, \
-            (long long)zo_row_json_line(&(rows)->json, (node)),  \
+#define FAIL_AS(status, rows, node, format, ...)                \
+    ZO_FAIL((status), "%s:%lld:%u: " format, (rows)->json.path, \
+            (long long)zo_row_json_line(&(rows)->json, (node)), \
             (node)->column, __VA_ARGS__)
+#define FAIL_AT(rows, node, ...) FAIL_AS(ZO_E_DATA, rows, node, __VA_ARGS__)
 
 static enum zo_status split_columns(struct zo_rows *rows, const char *list)
 {
@@ -154,7 +155,10 @@ static const char *list_keys(const struct zo_rows *rows,
     return list;
 }
 
-/* The value of a column, which every row must have. */
+/*
+ * The value of a column, which every row must have.  When no row had it, the
+ * wrong one was asked for; when one has lost it, the data is bad.
+ */
 static enum zo_status get_column(const struct zo_rows *rows,
                                  const struct zo_row_node *object,
                                  const char *name,
@@ -165,8 +169,13 @@ static enum zo_status get_column(const struct zo_rows *rows,
         zo_row_json_find(&rows->json, object, name);
 
     if (value == NULL) {
-        return FAIL_AT(rows, object, "no \"%s\" in this row, which has %s",
-                       name, list_keys(rows, object, keys));
+        return FAIL_AS(rows->kind_is_known ? ZO_E_DATA : ZO_E_USAGE, rows,
+                       object, "no \"%s\" in this row, which has %s%s", name,
+                       list_keys(rows, object, keys),
+                       rows->kind_is_known ? ""
+                                           : "; --prompt-column, "
+                                             "--response-column and "
+                                             "--history-column name keys");
     }
     *value_out = value;
     return ZO_OK;
@@ -503,7 +512,7 @@ static enum zo_status find_kind(struct zo_rows *rows,
     } else if (has_prompt || has_response) {
         rows->kind = ZO_ROWS_COLUMNS;
     } else {
-        return FAIL_AT(rows, object,
+        return FAIL_AS(ZO_E_USAGE, rows, object,
                        "this row has %s; want \"%s\" and \"%s\" "
                        "(--prompt-column and --response-column name others), "
                        "\"messages\", \"text\" or \"input_ids\"",

@@ -91,6 +91,8 @@ void zo_rows_close(struct zo_rows *rows);
  *
  *   ZO_E_DATA    the row is bad; the text names file, line and column.  The
  *                next call goes on after it, unless zo_rows_is_broken().
+ *   ZO_E_USAGE   likewise, and no row before it was good: it lacks a column
+ *                that was asked for, or is of no kind
  *   ZO_E_IO      reading failed; native is errno
  *   ZO_E_NOMEM   no memory
  */

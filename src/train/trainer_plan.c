@@ -94,12 +94,32 @@ static enum zo_status check_nvme(const struct zo_trainer *trainer)
                    zo_text_gib(budget_text, sizeof(budget_text), budget));
 }
 
+/* What a device holds is above its budget.  One that is not here has no name of
+ * its own. */
+static enum zo_status fail_device(const struct zo_trainer_options *options,
+                                  int device, uint64_t need)
+{
+    const struct zo_machine *machine = &options->devices->machine;
+    char name[16], need_text[32], budget_text[32];
+
+    (void)snprintf(name, sizeof(name), "GPU %d", device);
+    return ZO_FAIL(
+        ZO_E_FIT,
+        "%s needs %s, and %s are allowed (--gpu-memory); see the plan for what "
+        "it is made of",
+        options->plans_elsewhere
+            ? name
+            : machine->device_ops->info(machine->devices[device])->name,
+        zo_text_gib(need_text, sizeof(need_text), need),
+        zo_text_gib(budget_text, sizeof(budget_text),
+                    options->gpu_memory_bytes));
+}
+
 /* The first budget that the plan passes. */
 static enum zo_status check_budgets(const struct zo_trainer *trainer)
 {
     const struct zo_trainer_options *options = &trainer->options;
     const struct zo_program *program = &trainer->build.program;
-    const struct zo_machine *machine = &options->devices->machine;
     char need_text[32], budget_text[32];
     uint64_t host = program->arena_bytes[ZO_TIER_CPU][0] +
                     program->arena_bytes[ZO_TIER_PAGEABLE][0];
@@ -110,14 +130,7 @@ static enum zo_status check_budgets(const struct zo_trainer *trainer)
 
         if (options->gpu_memory_bytes != 0 &&
             need > options->gpu_memory_bytes) {
-            return ZO_FAIL(
-                ZO_E_FIT,
-                "%s needs %s, and %s are allowed (--gpu-memory); see the plan "
-                "for what it is made of",
-                machine->device_ops->info(machine->devices[d])->name,
-                zo_text_gib(need_text, sizeof(need_text), need),
-                zo_text_gib(budget_text, sizeof(budget_text),
-                            options->gpu_memory_bytes));
+            return fail_device(options, d, need);
         }
         host += is_host_memory(options) ? need : 0;
     }
