@@ -29,9 +29,35 @@ table() {
 }
 # DeepSpeed's own figures for ChatGLM2-6B stand beside ours.
 estimates() {
-  grep -q '^  2     optimizer cpu .* 11.63, 139.55$' out &&
-    grep -q '^  3     both cpu .* 0.99, 157.00$' out &&
-    grep -q '^  2     none .* 116.30,  34.89$' out
+  grep -q '^  2     optimizer cpu .* 11.63  139.55$' out &&
+    grep -q '^  3     both cpu .* 0.99  157.00$' out &&
+    grep -q '^  2     none .* 116.30   34.89$' out
+}
+# Each figure ends where the head of its column does, and NVMe has one where it
+# is used: what is not known is a dash.
+columns() {
+  chatglm 0 --bf16 --profile 4090 --num-devices 2 --nvme disk:500G &&
+    grep -q '^2 devices of 23.50 GiB each$' out &&
+    grep -q '  GPU  *host  *NVMe  *step fits  *GPU  *host$' out && awk '
+    /needs, in GiB .*DeepSpeed says$/ { heads++; next }
+    /^  stage offload/ { at = 0; n = 0; line = $0; split("", ends)
+      while (match(line, /[^ ]+/)) { at += RSTART + RLENGTH - 1
+        if (++n > 2) ends[n] = at
+        line = substr(line, RSTART + RLENGTH) }
+      next }
+    /^  [0-3]  / { rows++
+      for (i in ends) if (substr($0, ends[i], 1) == " " ||
+        substr($0, ends[i] + 1, 1) !~ /^ ?$/) bad++
+      if (length($0) != ends[n]) bad++ }
+    END { exit !(heads == 2 && rows == 24 && bad == 0) }' out &&
+    grep -q '^  3     both nvme .* 5.75 *13.51 *69.39 .* yes  *-  *-$' out
+}
+# What needs least is found, not presumed.
+smallest() {
+  test "$(sed -n 's/^  least GPU memory that fits: .*(\(.*\) GiB)/\1/p' out |
+    tail -n 1)" = "$(awk '/^2 dev/ { on = 1 } on && /^  [0-3] .* yes / {
+      sub(/optimizer |both |planned, /, ""); print $3 }' out |
+      sort -n | head -n 1)"
 }
 assumed() {
   chatglm 0 && grep -q 'no GPU here: planned for a host with a 4090' err &&
@@ -42,6 +68,8 @@ assumed() {
 here() {
   plans 0 --model config.json --max-length 64 && ! grep -q 4090 err &&
     grep -q 'rates measured on' out && grep -q '^1 device' out &&
+    grep -q '^  stage offload  *device  *host ' out &&
+    grep -q ' needs, in MiB ' out && ! grep -q GPU out &&
     ! grep -q '^2 devices' out
 }
 as_json() {
@@ -118,6 +146,8 @@ seeds() {
 
 case_ 'a row a stage and offload, for 1, 2 and 4 devices' table
 case_ "beside DeepSpeed's own estimates" estimates
+case_ 'every column has a head, and its figures below it' columns
+case_ 'the row that needs least of the GPU is named' smallest
 case_ 'a name of a model and no GPU: a common machine is assumed' assumed
 case_ 'a model that is here is planned for this machine' here
 case_ 'as one JSON object' as_json

@@ -194,10 +194,14 @@ static enum zo_status make_table(struct plan *plan)
     ZO_TRY(count_devices(plan, &planned, &most));
     zo_cli_print_notes(plan->cli);
     if (out != NULL) {
-        (void)fputs("stages and offloads, literally as asked for "
-                    "(zero_offload.fill false);\n"
-                    "\"planned\" fills up the GPU\n",
-                    out);
+        (void)fputs(
+            "ZeRO stages and offloads, literally as asked for "
+            "(zero_offload.fill false);\n"
+            "\"planned\" is what the planner chooses.  A row that does not fit "
+            "has the least\n"
+            "that it needs.  DeepSpeed's estimators count states alone, not "
+            "activations.\n",
+            out);
     }
     ZO_TRY(zo_plan_table(plan->cli, out, options, most, &plan->table));
     if (out != NULL) {

@@ -555,6 +555,14 @@ static bool stands_in(const struct zo_setup *setup)
            !zo_option_given(setup->options, ZO_OPTION_BACKEND);
 }
 
+const char *zo_setup_device_word(const struct zo_setup *setup)
+{
+    return stands_in(setup) ||
+                   setup->devices.machine.device_ops != &zo_device_host
+               ? "GPU"
+               : "device";
+}
+
 static struct zo_trainer_options
 trainer_options(const struct zo_setup *setup, bool times_ops,
                 const struct zo_profile *profile)
