@@ -94,13 +94,28 @@ static enum zo_status check_nvme(const struct zo_trainer *trainer)
                    zo_text_gib(budget_text, sizeof(budget_text), budget));
 }
 
+/* What stands in for a device that is not here has no name of its own. */
+static const char *device_name(const struct zo_trainer_options *options,
+                               int device, char *text, size_t text_bytes)
+{
+    const struct zo_machine *machine = &options->devices->machine;
+
+    if (options->plans_elsewhere) {
+        (void)snprintf(text, text_bytes, "GPU %d", device);
+    } else {
+        (void)snprintf(
+            text, text_bytes, "%s",
+            machine->device_ops->info(machine->devices[device])->name);
+    }
+    return text;
+}
+
 /* The first budget that the plan passes. */
 static enum zo_status check_budgets(const struct zo_trainer *trainer)
 {
     const struct zo_trainer_options *options = &trainer->options;
     const struct zo_program *program = &trainer->build.program;
-    const struct zo_machine *machine = &options->devices->machine;
-    char need_text[32], budget_text[32];
+    char name[64], need_text[32], budget_text[32];
     uint64_t host = program->arena_bytes[ZO_TIER_CPU][0] +
                     program->arena_bytes[ZO_TIER_PAGEABLE][0];
 
@@ -114,7 +129,7 @@ static enum zo_status check_budgets(const struct zo_trainer *trainer)
                 ZO_E_FIT,
                 "%s needs %s, and %s are allowed (--gpu-memory); see the plan "
                 "for what it is made of",
-                machine->device_ops->info(machine->devices[d])->name,
+                device_name(options, d, name, sizeof(name)),
                 zo_text_gib(need_text, sizeof(need_text), need),
                 zo_text_gib(budget_text, sizeof(budget_text),
                             options->gpu_memory_bytes));
