@@ -113,7 +113,7 @@ static const struct hint {
     const char *text;
 } hints[] = {
     {offload, "ZeRO stage 3 with offload_optimizer and offload_param on cpu: "
-              "states leave the GPU, the results are the same"},
+              "states leave the devices, the results are the same"},
     {spill, "--nvme DIR at ZeRO stage 3: what host memory has no room for is "
             "kept on a disk, the results are the same"},
     {recompute,
