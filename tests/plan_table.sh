@@ -107,16 +107,42 @@ factors() {
       out && grep -q '^ *= .*28 layers x 778.0 MiB' out &&
     grep -q 'fullest in the list "step" at' out
 }
+rates() {
+  chatglm 0 --bf16 --profile 4090 --num-devices 1 &&
+    grep -q '  busy waited for  rate when busy$' out &&
+    grep -qE '^    computation +[0-9]+ % +[0-9]+ % +[0-9.]+ TFLOP/s$' out &&
+    grep -qE '^    copies to the device +[0-9]+ % +[0-9]+ % +[0-9.]+ GB/s$' \
+      out && ! grep -qE '^    (computation|copies).{78}' out
+  rate=$(sed -n 's/^    computation .* \([0-9.]*\) TFLOP.*/\1/p' out)
+  chatglm 0 --bf16 --profile 4090 --num-devices 1 --json &&
+    sed 's/.*"compute":{"busy_seconds"://; s/}.*//' out |
+    awk -F'[:,]' -v rate="$rate" '{ x = $7 / $1 / 1e12 / rate
+      exit !(rate < 165 && x > 0.99 && x < 1.01) }'
+}
+wear() {
+  set -- --bf16 --profile 4090 --nvme disk:500G --num-devices 1 \
+    --set zero_offload.fill=false
+  chatglm 0 "$@" && grep -q '^  a step reads .*B there and writes .*B$' out &&
+    grep -q '^    if the run had 1000 steps it would write [0-9.]* TB; ' out &&
+    chatglm 0 "$@" --max-steps 10 &&
+    grep -q '^    the run of 10 steps writes [0-9]* GB; ' out &&
+    plans 0 --model config.json "$@" --max-steps 1 &&
+    grep -q '^    the run of 1 step writes [0-9.]* MB; ' out
+}
 # The shares of the step that it waits for sum to all of it.
 waits() {
-  awk '/busy waited for$/ { on = 1; next }
+  awk '/busy waited for  rate/ { on = 1; next }
     on && / % +[0-9]+ %/ { split($0, a, "%"); n = split(a[2], b, " ")
       sum += b[n]; next } { on = 0 }
     END { exit !(sum >= 90 && sum <= 102) }' out
 }
 helps() {
-  grep -q '^what would help most, in tokens/s:$' out &&
-    test "$(grep -c '^  +[ 0-9]* %  ' out)" -eq 3 &&
+  grep -q '^changes that would help most, in tokens/s:$' out &&
+    sed '1,/^changes that/d' out | grep -v '^  + *[0-9]* %  \|^          ' |
+    grep -q '^it fits$\|^gradient_accumulation' &&
+    ! sed '1,/^changes that/d' out | grep -q 'saving a state' &&
+    grep -q '^  saving a state: up to .* of disk' out &&
+    ! sed '1,/^ *saving a state/d' out | grep -qE '^.{81}' && test "$(grep -c '^  +[ 0-9]* %  ' out)" -eq 3 &&
     grep -q 'zero_offload.fill true\|accumulation' out
 }
 alike() {
@@ -139,7 +165,7 @@ seeds() {
   for seed in 1 2 3 4; do
     plans 0 --model config.json --profile 4090 --data rows.jsonl --seed $seed \
       --max-steps 2 --set zero_optimization.stage=0 || return 1
-    grep '^plan:' out
+    sed -n '/^plan:/,/^placement/p' out
   done | sort -u >plans
   test "$(wc -l <plans)" -gt 1
 }
@@ -156,7 +182,9 @@ case_ 'nothing is written where nothing fits, or no table is made' not_written
 case_ 'budgets hold for every row' budget
 case_ 'lines say what they are made of' factors
 case_ 'what the step waits for is all of it' waits
-case_ 'three changes that would help' helps
+case_ 'three changes that would help, and nothing else among them' helps
+case_ 'computation has a rate of operations, copies of bytes' rates
+case_ 'how many steps wear a disk is said, or assumed' wear
 case_ 'devices that hold the same are told once' alike
 case_ 'fewer layers' layers
 case_ 'the order of rows is of the seed that is given' seeds

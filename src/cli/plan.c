@@ -92,9 +92,9 @@ static enum zo_status print(struct plan *plan, const struct zo_trainer *trainer,
         zo_cli_print_plan(cli->out, setup, trainer);
         if (found) {
             zo_cli_print_time(cli->out, &time);
-            zo_gains_print(cli->out, &gains);
         }
         print_save(cli, setup, trainer, found ? &time : NULL);
+        zo_gains_print(cli->out, &gains);
         status = print_verdict(cli, setup, trainer, fits);
     }
     if (found) {
