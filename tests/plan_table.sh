@@ -93,7 +93,10 @@ not_written() {
     test ! -e other.json && grep -q -- '--write: with --config' err &&
     chatglm 3 --profile 4090 --gpu-memory 1M --write other.json &&
     test ! -e other.json && grep -q 'nothing fits' out &&
-    chatglm 1 --profile 4090 --num-devices 1 --write no/such/folder
+    chatglm 2 --profile 4090 --num-devices 1 --write no/such/folder &&
+    grep -q -- '--write no/such/folder: No such file' err && test ! -s out &&
+    chatglm 2 --profile 4090 --num-devices 1 --write . && test ! -s out &&
+    grep -q -- '--write [.]: Is a directory' err
 }
 budget() {
   chatglm 3 --bf16 --profile 4090 --host-memory 16G &&

@@ -191,18 +191,11 @@ static enum zo_status make_table(struct plan *plan)
                              "--write: with --config or --set there is no "
                              "table, of whose rows it writes the fastest");
     }
+    if (options->write != NULL) {
+        ZO_TRY(zo_plan_table_check(options->write));
+    }
     ZO_TRY(count_devices(plan, &planned, &most));
     zo_cli_print_notes(plan->cli);
-    if (out != NULL) {
-        (void)fputs(
-            "ZeRO stages and offloads, literally as asked for "
-            "(zero_offload.fill false);\n"
-            "\"planned\" is what the planner chooses.  A row that does not fit "
-            "has the least\n"
-            "that it needs.  DeepSpeed's estimators count states alone, not "
-            "activations.\n",
-            out);
-    }
     ZO_TRY(zo_plan_table(plan->cli, out, options, most, &plan->table));
     if (out != NULL) {
         (void)fputs("\nwhat train does with these options:\n", out);

@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/arith.h"
+#include "src/base/memory.h"
 #include "src/base/text.h"
 
 #define GIB    1073741824.0
@@ -132,6 +134,18 @@ static struct look look_of(const struct zo_setup *setup)
     };
 }
 
+static void print_title(FILE *out)
+{
+    (void)fputs(
+        "ZeRO stages and offloads, literally as asked for "
+        "(zero_offload.fill false);\n"
+        "\"planned\" is what the planner chooses.  A row that does not "
+        "fit has the least\n"
+        "that it needs.  DeepSpeed's estimators count states alone, not "
+        "activations.\n",
+        out);
+}
+
 static void print_head(FILE *out, const struct zo_setup *setup,
                        const struct look *look)
 {
@@ -254,6 +268,9 @@ static enum zo_status plan_rows(const struct zo_cli *cli, FILE *out,
     const struct zo_stage_row *rows = zo_stage_rows(&count);
     struct zo_plan_cell *best = NULL;
 
+    if (out != NULL && table->count == 0) {
+        print_title(out);
+    }
     if (out != NULL) {
         print_head(out, setup, &look);
     }
@@ -289,6 +306,17 @@ static enum zo_status plan_rows(const struct zo_cli *cli, FILE *out,
     return ZO_OK;
 }
 
+/* What a refusal may hang on: of a run that opens, the plan tells its own. */
+static void tell_notes(const struct zo_cli *cli, const struct zo_notes *notes)
+{
+    for (size_t i = 0; i < notes->count; i++) {
+        (void)fprintf(cli->err, "%s: %s\n",
+                      notes->items[i].level == ZO_NOTE_WARN ? "warning"
+                                                            : "note",
+                      notes->items[i].text);
+    }
+}
+
 /* Devices and rows are opened once for all rows of the table. */
 static enum zo_status plan_devices(const struct zo_cli *cli, FILE *out,
                                    const struct zo_options *options,
@@ -301,7 +329,11 @@ static enum zo_status plan_devices(const struct zo_cli *cli, FILE *out,
 
     ZO_TRY(zo_variant_init(options, &variant));
     zo_variant_devices(&variant, devices);
-    ZO_TRY_GOTO(close_all, zo_setup_open(&variant.options, &notes, &setup));
+    status = zo_setup_open(&variant.options, &notes, &setup);
+    if (status != ZO_OK) {
+        tell_notes(cli, &notes);
+        goto close_all;
+    }
     status = plan_rows(cli, out, &setup, table);
 
 close_all:
@@ -412,6 +444,29 @@ static void print_config(FILE *file, const struct zo_stage_row *row,
     (void)fprintf(file, "\n  },\n  \"zero_offload\": {\"fill\": %s}\n}\n",
                   row->fills || strcmp(row->optimizer, "none") == 0 ? "true"
                                                                     : "false");
+}
+
+enum zo_status zo_plan_table_check(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = NULL;
+    struct stat info;
+    int native = 0;
+
+    if (stat(path, &info) == 0) {
+        native = S_ISDIR(info.st_mode)     ? EISDIR
+                 : access(path, W_OK) != 0 ? errno
+                                           : 0;
+    } else {
+        ZO_TRY(slash == NULL
+                   ? zo_strndup(".", 1, &folder)
+                   : zo_strndup(path, (size_t)(slash - path) + 1, &folder));
+        native = access(folder, W_OK | X_OK) != 0 ? errno : 0;
+        zo_free(folder);
+    }
+    return native == 0 ? ZO_OK
+                       : ZO_FAIL_NATIVE(ZO_E_USAGE, native, "--write %s: %s",
+                                        path, strerror(native));
 }
 
 enum zo_status zo_plan_table_write(const struct zo_plan_table *table,

@@ -376,9 +376,10 @@ static enum zo_status open_tokenizer(struct zo_setup *setup,
     if (status != ZO_E_USAGE || setup->options->tokenizer != NULL) {
         return status;
     }
-    return zo_note_add(notes, ZO_NOTE_INFO,
-                       "%s: only rows of input_ids can be read without it",
-                       zo_err_last()->text);
+    return zo_note_add(
+        notes, ZO_NOTE_INFO,
+        "%s; without a tokenizer only rows of input_ids can be read",
+        zo_err_last()->text);
 }
 
 /* bench: full rows of random ids, two steps of them. */
