@@ -10,7 +10,7 @@
 #include "src/base/memory.h"
 #include "src/base/text.h"
 
-#define PATH_MAX_BYTES  160
+#define HINT_MAX_BYTES  160
 #define WHERE_MAX_BYTES 1024
 #define UNKNOWN_MAX     100 /* then it is no DeepSpeed configuration */
 
@@ -132,15 +132,14 @@ static enum zo_status note_node(const struct zo_config_values *values,
                                 const struct zo_json *node, const char *format,
                                 ...)
 {
-    char where[WHERE_MAX_BYTES], path[PATH_MAX_BYTES], text[512];
+    char where[WHERE_MAX_BYTES], text[512];
     va_list args;
 
     va_start(args, format);
     (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    return zo_note_add(values->notes, level, "%s%s: %s",
+    return zo_note_add(values->notes, level, "%s: %s",
                        zo_json_where(values->doc, node, where, sizeof(where)),
-                       zo_json_path(values->doc, node, path, sizeof(path)),
                        text);
 }
 
@@ -213,7 +212,7 @@ static enum zo_status unknown_key(struct walk *w, const char *section,
     const char *name = zo_json_key(node);
     const char *place = other_place(name);
     const char *near = place != NULL ? place : nearest_key(section, name);
-    char hint[PATH_MAX_BYTES] = "";
+    char hint[HINT_MAX_BYTES] = "";
 
     if (near != NULL) {
         (void)snprintf(hint, sizeof(hint), "; did you mean %s?", near);

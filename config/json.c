@@ -12,7 +12,9 @@
 #include "src/base/memory.h"
 #include "src/base/text.h"
 
-#define KEY_MAX_BYTES 128 /* of a segment of a --set path */
+#define KEY_MAX_BYTES   128 /* of a segment of a --set path */
+#define PATH_MAX_BYTES  256 /* of a path in a message */
+#define WHERE_MAX_BYTES 512
 
 /* A --set may put a value of full depth at the end of a path of full depth. */
 #define CHAIN_MAX (2 * ZO_JSON_DEPTH_MAX + 2)
@@ -293,12 +295,18 @@ const char *zo_json_where(const struct zo_json_doc *doc,
                           const struct zo_json *value, char *target,
                           size_t target_bytes)
 {
+    char path[PATH_MAX_BYTES];
+
+    (void)zo_json_path(doc, value, path, sizeof(path));
     if (zo_json_is_set(value)) {
-        (void)snprintf(target, target_bytes,
-                       "--set %s: ", doc->sets[-1 - node_of(value)->valueint]);
+        const char *set = doc->sets[-1 - node_of(value)->valueint];
+        const bool is_same = strcmp(set, path) == 0;
+
+        (void)snprintf(target, target_bytes, "--set %s%s%s", set,
+                       is_same ? "" : ": ", is_same ? "" : path);
     } else {
-        (void)snprintf(target, target_bytes, "%s:%lld: ", doc->name,
-                       (long long)zo_json_line(doc, value));
+        (void)snprintf(target, target_bytes, "%s:%lld: %s", doc->name,
+                       (long long)zo_json_line(doc, value), path);
     }
     return target;
 }
@@ -307,18 +315,19 @@ enum zo_status zo_json_fail(const struct zo_json_doc *doc,
                             const struct zo_json *value, const char *format,
                             ...)
 {
-    char message[ZO_ERR_TEXT_MAX], path[256];
+    char message[ZO_ERR_TEXT_MAX], path[PATH_MAX_BYTES], where[WHERE_MAX_BYTES];
     int64_t line = 0, column = 0;
     va_list args;
 
     va_start(args, format);
     (void)vsnprintf(message, sizeof(message), format, args);
     va_end(args);
-    (void)zo_json_path(doc, value, path, sizeof(path));
     if (zo_json_is_set(value)) {
-        return ZO_FAIL(doc->options.status, "--set %s: %s: %s",
-                       doc->sets[-1 - node_of(value)->valueint], path, message);
+        return ZO_FAIL(doc->options.status, "%s: %s",
+                       zo_json_where(doc, value, where, sizeof(where)),
+                       message);
     }
+    (void)zo_json_path(doc, value, path, sizeof(path));
     position_of(doc, value, &line, &column);
     return ZO_FAIL(doc->options.status, "%s:%lld:%lld: %s: %s", doc->name,
                    (long long)line, (long long)column, path, message);

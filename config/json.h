@@ -144,8 +144,9 @@ const char *zo_json_path(const struct zo_json_doc *doc,
 const char *zo_json_name(const struct zo_json_doc *doc);
 
 /*
- * "NAME:LINE: " of a value, or "--set KEY.PATH: " when zo_json_set() put it
- * there, into target.  Always terminated.  Returns target.
+ * "NAME:LINE: key.path" of a value, or "--set KEY.PATH" when zo_json_set() put
+ * it there; "--set KEY.PATH: key.path.x" of what is inside of that, or was made
+ * on the way to it.  Into target; always terminated.  Returns target.
  */
 const char *zo_json_where(const struct zo_json_doc *doc,
                           const struct zo_json *value, char *target,
@@ -154,7 +155,8 @@ const char *zo_json_where(const struct zo_json_doc *doc,
 /* True when zo_json_set() put the value there. */
 bool zo_json_is_set(const struct zo_json *value);
 
-/* Fails with "NAME:LINE:COLUMN: key.path: ..." and the document's status. */
+/* Fails with "NAME:LINE:COLUMN: key.path: ...", or "--set KEY.PATH: ...", and
+ * the document's status. */
 enum zo_status zo_json_fail(const struct zo_json_doc *doc,
                             const struct zo_json *value, const char *format,
                             ...) ZO_PRINTF(3, 4) ZO_COLD ZO_MUST_CHECK;

@@ -53,10 +53,11 @@ struct zo_sim_op {
 
 /* One engine, of all devices together, in the window. */
 struct zo_sim_engine {
-    double busy_seconds;     /* of streams: the mean of the devices' */
-    double idle_seconds;     /* the rest of the window */
-    double bytes;            /* copied, or of host memory touched */
-    double bytes_per_second; /* while busy */
+    double busy_seconds;            /* of streams: the mean of the devices' */
+    double idle_seconds;            /* the rest of the window */
+    double bytes;                   /* copied, or of host memory touched */
+    double bytes_per_second;        /* while busy */
+    double flops, flops_per_second; /* of products, while busy with all */
 };
 
 struct zo_sim_result {

@@ -159,6 +159,7 @@ static enum zo_status read_engines(const struct zo_sim *sim,
         const double share = share_inside(result, &sim->ops[i]);
 
         seen->bytes += share * instance->cost->bytes;
+        seen->flops += share * instance->op->flops;
         result->dram_bytes += share * instance->cost->dram_bytes;
         seen->busy_seconds += seconds_inside(result, &sim->ops[i]) /
                               (engine == ZO_ENGINE_COLLECTIVE ? 1 : devices);
@@ -173,10 +174,13 @@ static enum zo_status read_engines(const struct zo_sim *sim,
 
         seen->busy_seconds /= window_lists(sim);
         seen->bytes /= window_lists(sim);
+        seen->flops /= window_lists(sim);
         seen->idle_seconds =
             fmax(0.0, result->step_seconds - seen->busy_seconds);
         seen->bytes_per_second =
             seen->busy_seconds > 0.0 ? seen->bytes / seen->busy_seconds : 0.0;
+        seen->flops_per_second =
+            seen->busy_seconds > 0.0 ? seen->flops / seen->busy_seconds : 0.0;
     }
     result->dram_busy_seconds =
         zo_profile_dram(profile) > 0.0

@@ -35,11 +35,55 @@ values() { sed -n 's/.*"'"$1"'":"\{0,1\}\([^",}]*\).*/\1/p' "$2"; }
 stages() {
   small 0 stages --num-devices 4 --layers 2 --results rows.jsonl &&
     test "$(grep -c '^  [0-3], ' out)" -eq 9 &&
-    test "$(grep -c 'all 4 layers: GPU' out)" -eq 9 &&
+    test "$(grep -c 'all 4 layers: device' out)" -eq 9 &&
     test "$(grep -c '"state":"ran"' rows.jsonl)" -eq 9 &&
     test "$(grep -c '"state":"planned"' rows.jsonl)" -eq 9 &&
     test "$(grep -c '^{"format":1,"kind":"bench","what":"stages",' \
-      rows.jsonl)" -eq 18 && grep -q 'states by the formula' out
+      rows.jsonl)" -eq 18 && ! grep -qE '^.{81}' out
+}
+# With nothing to wait for, a device holds fewer gradients than the formula has,
+# which counts all: split at stage 2, gone where the optimizer is on the host.
+formula() {
+  for row in '0, none' '1, none' '2, none' '3, none' '2, optimizer cpu'; do
+    grep '"state":"planned"' rows.jsonl | grep -F "\"label\":\"$row\"" >one
+    values formula_weights_bytes one
+    values formula_gradients_bytes one
+    values formula_optimizer_bytes one
+    values formula_bytes one
+  done | tr '\n' ' ' >formulas
+  parameters=$(values formula_weights_bytes rows.jsonl | sort -n | tail -n 1)
+  parameters=$((parameters / 2)) # of bf16
+  test "$(cat formulas)" = "$(awk -v p=$parameters 'BEGIN {
+    printf "%d %d %d %d ", 2 * p, 2 * p, 10 * p, 14 * p
+    printf "%d %d %d %d ", 2 * p, 2 * p, 10 * p / 4, 4 * p + 10 * p / 4
+    printf "%d %d %d %d ", 2 * p, p / 2, 10 * p / 4, 2 * p + p / 2 + 10 * p / 4
+    printf "%d %d %d %d ", p / 2, p / 2, 10 * p / 4, p + 10 * p / 4
+    printf "%d null null %d ", 2 * p, 2 * p }')"
+}
+# A device that is the host's memory is not called a GPU.
+words() {
+  small 0 stages --num-devices 2 --layers 1 --gradient-accumulation-steps 2 &&
+    ! grep -q 'GPU' out && grep -q '^  stage, offload  *device  *host' out &&
+    grep -q '^      device: weights' out &&
+    grep -q "by the stage's formula .*: weights" out
+}
+# Nothing fits: what is needed, what there is, and the exit code of plan.
+unfit() {
+  small 3 sweep --gpu-memory 1M --set gradient_accumulation_steps=1,3 &&
+    test "$(grep -c 'does not fit: device has 1.0 MiB$' out)" -eq 2 &&
+    grep -q 'no row fits: "1" needs .* of each device, and 1.0 MiB are' err &&
+    small 3 stages --layers 1 --host-memory 1M &&
+    grep -q 'does not fit: host has 1.0 MiB for both$' out &&
+    grep -q 'no row fits: .* of host memory, where its devices live too' err &&
+    small 3 frontier --gpu-memory 1M && test ! -s out &&
+    grep -q 'needs .*, and 1.0 MiB are allowed' err &&
+    small 3 frontier --host-memory 1M && test ! -s out &&
+    grep -q 'needs .* of host memory.*, and 1.0 MiB are allowed' err
+}
+# One that fits is enough.
+partly_unfit() {
+  small 0 sweep --set gradient_accumulation_steps=1,300 --host-memory 12M &&
+    test "$(grep -c 'does not fit: host has 12.0 MiB for both$' out)" -eq 1
 }
 # Losses are those of the same model and rows, whatever the stage and homes.
 same_losses() {
@@ -80,7 +124,7 @@ no_results() {
 # What stage 0 has room for in a small budget is less than the model.
 layers() {
   small 0 stages --num-devices 1 --gpu-memory 11M &&
-    grep -qE '^[123] of 4 layers' out && grep -q 'all 4 layers: GPU' out
+    grep -qE '^[123] of 4 layers' out && grep -q 'all 4 layers: device' out
 }
 frontier() {
   small 0 frontier --layers 2 --json &&
@@ -113,6 +157,7 @@ adam() {
 }
 
 case_ 'stages: a row each, all layers beside them' stages
+case_ 'the formula counts every state, gradients too' formula
 case_ 'every row has the loss of every other' same_losses
 case_ 'memory shrinks from stage to stage' shrinking
 case_ 'a run that was cut short is taken up again' resumed
@@ -121,6 +166,9 @@ case_ 'a file that holds no results is not touched' no_results
 case_ 'as many layers as stage 0 has room for' layers
 case_ 'frontier: budgets are kept, from the least to the most' frontier
 case_ 'sweep: a row a value' sweep
+case_ 'a device of the host backend is not called a GPU' words
+case_ 'where nothing fits, exit 3, the need and what there is' unfit
+case_ 'a row that does not fit says what it lacks' partly_unfit
 case_ 'what is no table, and what no value, is refused' refused
 case_ 'products and copies beside their bound' rates
 case_ 'AdamW beside its bound' adam

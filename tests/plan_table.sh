@@ -29,9 +29,35 @@ table() {
 }
 # DeepSpeed's own figures for ChatGLM2-6B stand beside ours.
 estimates() {
-  grep -q '^  2     optimizer cpu .* 11.63, 139.55$' out &&
-    grep -q '^  3     both cpu .* 0.99, 157.00$' out &&
-    grep -q '^  2     none .* 116.30,  34.89$' out
+  grep -q '^  2     optimizer cpu .* 11.63  139.55$' out &&
+    grep -q '^  3     both cpu .* 0.99  157.00$' out &&
+    grep -q '^  2     none .* 116.30   34.89$' out
+}
+# Each figure ends where the head of its column does, and NVMe has one where it
+# is used: what is not known is a dash.
+columns() {
+  chatglm 0 --bf16 --profile 4090 --num-devices 2 --nvme disk:500G &&
+    grep -q '^2 devices of 23.50 GiB each$' out &&
+    grep -q '  GPU  *host  *NVMe  *step fits  *GPU  *host$' out && awk '
+    /needs, in GiB .*DeepSpeed says$/ { heads++; next }
+    /^  stage offload/ { at = 0; n = 0; line = $0; split("", ends)
+      while (match(line, /[^ ]+/)) { at += RSTART + RLENGTH - 1
+        if (++n > 2) ends[n] = at
+        line = substr(line, RSTART + RLENGTH) }
+      next }
+    /^  [0-3]  / { rows++
+      for (i in ends) if (substr($0, ends[i], 1) == " " ||
+        substr($0, ends[i] + 1, 1) !~ /^ ?$/) bad++
+      if (length($0) != ends[n]) bad++ }
+    END { exit !(heads == 2 && rows == 24 && bad == 0) }' out &&
+    grep -q '^  3     both nvme .* 5.75 *13.51 *69.39 .* yes  *-  *-$' out
+}
+# What needs least is found, not presumed.
+smallest() {
+  test "$(sed -n 's/^  least GPU memory that fits: .*(\(.*\) GiB)/\1/p' out |
+    tail -n 1)" = "$(awk '/^2 dev/ { on = 1 } on && /^  [0-3] .* yes / {
+      sub(/optimizer |both |planned, /, ""); print $3 }' out |
+      sort -n | head -n 1)"
 }
 assumed() {
   chatglm 0 && grep -q 'no GPU here: planned for a host with a 4090' err &&
@@ -42,6 +68,8 @@ assumed() {
 here() {
   plans 0 --model config.json --max-length 64 && ! grep -q 4090 err &&
     grep -q 'rates measured on' out && grep -q '^1 device' out &&
+    grep -q '^  stage offload  *device  *host ' out &&
+    grep -q ' needs, in MiB ' out && ! grep -q GPU out &&
     ! grep -q '^2 devices' out
 }
 as_json() {
@@ -65,7 +93,10 @@ not_written() {
     test ! -e other.json && grep -q -- '--write: with --config' err &&
     chatglm 3 --profile 4090 --gpu-memory 1M --write other.json &&
     test ! -e other.json && grep -q 'nothing fits' out &&
-    chatglm 1 --profile 4090 --num-devices 1 --write no/such/folder
+    chatglm 2 --profile 4090 --num-devices 1 --write no/such/folder &&
+    grep -q -- '--write no/such/folder: No such file' err && test ! -s out &&
+    chatglm 2 --profile 4090 --num-devices 1 --write . && test ! -s out &&
+    grep -q -- '--write [.]: Is a directory' err
 }
 budget() {
   chatglm 3 --bf16 --profile 4090 --host-memory 16G &&
@@ -79,16 +110,42 @@ factors() {
       out && grep -q '^ *= .*28 layers x 778.0 MiB' out &&
     grep -q 'fullest in the list "step" at' out
 }
+rates() {
+  chatglm 0 --bf16 --profile 4090 --num-devices 1 &&
+    grep -q '  busy waited for  rate when busy$' out &&
+    grep -qE '^    computation +[0-9]+ % +[0-9]+ % +[0-9.]+ TFLOP/s$' out &&
+    grep -qE '^    copies to the device +[0-9]+ % +[0-9]+ % +[0-9.]+ GB/s$' \
+      out && ! grep -qE '^    (computation|copies).{78}' out
+  rate=$(sed -n 's/^    computation .* \([0-9.]*\) TFLOP.*/\1/p' out)
+  chatglm 0 --bf16 --profile 4090 --num-devices 1 --json &&
+    sed 's/.*"compute":{"busy_seconds"://; s/}.*//' out |
+    awk -F'[:,]' -v rate="$rate" '{ x = $7 / $1 / 1e12 / rate
+      exit !(rate < 165 && x > 0.99 && x < 1.01) }'
+}
+wear() {
+  set -- --bf16 --profile 4090 --nvme disk:500G --num-devices 1 \
+    --set zero_offload.fill=false
+  chatglm 0 "$@" && grep -q '^  a step reads .*B there and writes .*B$' out &&
+    grep -q '^    if the run had 1000 steps it would write [0-9.]* TB; ' out &&
+    chatglm 0 "$@" --max-steps 10 &&
+    grep -q '^    the run of 10 steps writes [0-9]* GB; ' out &&
+    plans 0 --model config.json "$@" --max-steps 1 &&
+    grep -q '^    the run of 1 step writes [0-9.]* MB; ' out
+}
 # The shares of the step that it waits for sum to all of it.
 waits() {
-  awk '/busy waited for$/ { on = 1; next }
+  awk '/busy waited for  rate/ { on = 1; next }
     on && / % +[0-9]+ %/ { split($0, a, "%"); n = split(a[2], b, " ")
       sum += b[n]; next } { on = 0 }
     END { exit !(sum >= 90 && sum <= 102) }' out
 }
 helps() {
-  grep -q '^what would help most, in tokens/s:$' out &&
-    test "$(grep -c '^  +[ 0-9]* %  ' out)" -eq 3 &&
+  grep -q '^changes that would help most, in tokens/s:$' out &&
+    sed '1,/^changes that/d' out | grep -v '^  + *[0-9]* %  \|^          ' |
+    grep -q '^it fits$\|^gradient_accumulation' &&
+    ! sed '1,/^changes that/d' out | grep -q 'saving a state' &&
+    grep -q '^  saving a state: up to .* of disk' out &&
+    ! sed '1,/^ *saving a state/d' out | grep -qE '^.{81}' && test "$(grep -c '^  +[ 0-9]* %  ' out)" -eq 3 &&
     grep -q 'zero_offload.fill true\|accumulation' out
 }
 alike() {
@@ -111,13 +168,15 @@ seeds() {
   for seed in 1 2 3 4; do
     plans 0 --model config.json --profile 4090 --data rows.jsonl --seed $seed \
       --max-steps 2 --set zero_optimization.stage=0 || return 1
-    grep '^plan:' out
+    sed -n '/^plan:/,/^placement/p' out
   done | sort -u >plans
   test "$(wc -l <plans)" -gt 1
 }
 
 case_ 'a row a stage and offload, for 1, 2 and 4 devices' table
 case_ "beside DeepSpeed's own estimates" estimates
+case_ 'every column has a head, and its figures below it' columns
+case_ 'the row that needs least of the GPU is named' smallest
 case_ 'a name of a model and no GPU: a common machine is assumed' assumed
 case_ 'a model that is here is planned for this machine' here
 case_ 'as one JSON object' as_json
@@ -126,7 +185,9 @@ case_ 'nothing is written where nothing fits, or no table is made' not_written
 case_ 'budgets hold for every row' budget
 case_ 'lines say what they are made of' factors
 case_ 'what the step waits for is all of it' waits
-case_ 'three changes that would help' helps
+case_ 'three changes that would help, and nothing else among them' helps
+case_ 'computation has a rate of operations, copies of bytes' rates
+case_ 'how many steps wear a disk is said, or assumed' wear
 case_ 'devices that hold the same are told once' alike
 case_ 'fewer layers' layers
 case_ 'the order of rows is of the seed that is given' seeds

@@ -142,7 +142,8 @@ on_nvme() {
     grep -q 'masters and moments of 5 on NVMe, weights of 4 on NVMe$' out &&
     grep -q 'asked for: everything on NVMe' out &&
     grep -q '^  NVMe: ' out && grep -q 'pieces from and to NVMe' out &&
-    grep -q 'a step reads [0-9.]* GB there and writes .* TB a day at' out &&
+    grep -q 'a step reads [0-9.]* MB there and writes [0-9.]* MB$' out &&
+    grep -q '^    [0-9.]* [GT]B a day at [0-9.e-]* s a step$' out &&
     grep -q 'NVMe  *[0-9]* %' out &&
     with_homes 0 nvme nvme && ! grep -q '^  NVMe: ' out &&
     with_homes 0 nvme nvme --set zero_offload.fill=false --json &&

@@ -32,6 +32,10 @@ static struct zo_bench_row sample(int i)
     row.tokens = 4096 + i;
     row.gpu_budget_bytes = (uint64_t)24 << 30;
     row.gpu_bytes = (uint64_t)141 << 30;
+    row.formula_weight_bytes = 5;
+    row.formula_gradient_bytes = 6;
+    row.formula_optimizer_bytes = 30;
+    row.formula_bytes = 41;
     row.host_bytes = 12345;
     row.nvme_bytes = (uint64_t)1 << 40;
     row.gpu_purposes[ZO_PURPOSE_WEIGHTS] = 7;

@@ -390,11 +390,27 @@ broken_metrics() {
 }
 case_ 'a metrics line that cannot be written does not lose the model' \
   broken_metrics
+# A name of a shape where a folder is wanted: what is missing, and how to get it.
+shape_alone() {
+  get='hf download THUDM/chatglm2-6b --local-dir chatglm2-6b'
+  exits 2 train --model chatglm2-6b --data no-such-file --output shape &&
+    says 'stands for a shape alone; train needs weights and tokenizer' &&
+    says "$get" && ! test -e shape &&
+    exits 2 eval --model chatglm2-6b --data ids.jsonl && says "$get" &&
+    exits 2 generate --model chatglm2-6b --prompt a && says "$get" &&
+    exits 2 export --model chatglm2-6b --output shape && says "$get" &&
+    exits 2 init --model chatglm2-6b --output shape --set num_layers=x &&
+    exits 2 plan --model chatglm2-6b --data text.jsonl --profile 4090 &&
+    says 'without a tokenizer; want --tokenizer DIR' && says "$get"
+}
+printf '{"content": "a", "summary": "b"}\n' >text.jsonl
+case_ 'the name of a shape has no weights and no tokenizer, and says so' \
+  shape_alone
 # A trace is opened before anything is trained, and never over another file.
 traces() {
   exits 0 train --model words --data ids.jsonl --max-steps 6 --output traced \
     --trace t.json && grep -q '"name":"step 6"' t.json &&
-    ! grep -q '"name":"step 4"' t.json && grep -q '"GPU 0 compute"' t.json &&
+    ! grep -q '"name":"step 4"' t.json && grep -q '"device 0 compute"' t.json &&
     grep -q '"compute_seconds":0' traced/metrics.jsonl &&
     ! grep -q '"h2d_seconds":null' traced/metrics.jsonl || return 1
   exits 0 train --model words --data ids.jsonl --max-steps 2 --output short \

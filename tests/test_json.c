@@ -298,7 +298,7 @@ static void test_set(void)
     stage = zo_json_get(zo_json_get(zo_json_root(doc), "z"), "stage");
     TAP_CHECK(zo_json_int(stage, &number) && number == 3);
     TAP_CHECK(strcmp(zo_json_where(doc, stage, where, sizeof(where)),
-                     "--set z.stage: ") == 0);
+                     "--set z.stage") == 0);
     TAP_CHECK(strcmp(zo_json_string(zo_json_get(
                          zo_json_get(zo_json_root(doc), "o"), "type")),
                      "AdamW") == 0);
@@ -309,7 +309,12 @@ static void test_set(void)
     TAP_CHECK(zo_json_set(doc, "a.", "1") == ZO_E_USAGE);
     TAP_CHECK(zo_json_set(doc, "a", "{\"x\": ") == ZO_E_USAGE);
     TAP_CHECK(zo_json_fail(doc, stage, "no") == ZO_E_CONFIG);
-    TAP_CHECK(said("--set z.stage: z.stage: no"));
+    TAP_CHECK(said("--set z.stage: no"));
+    TAP_CHECK(zo_json_set(doc, "p", "{\"x\": 3}") == ZO_OK);
+    TAP_CHECK(
+        zo_json_fail(doc, zo_json_get(zo_json_get(zo_json_root(doc), "p"), "x"),
+                     "no") == ZO_E_CONFIG);
+    TAP_CHECK(said("--set p: p.x: no"));
     zo_json_close(doc);
 }
 

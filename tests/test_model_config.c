@@ -393,7 +393,7 @@ static void test_read(void)
     TAP_CHECK_INT(config.hidden_size, 128);
     TAP_CHECK(zo_model_config_read("chatglm2-6b", ZO_FAMILY_AUTO, wrong, 1,
                                    &notes, &config) == ZO_E_CONFIG);
-    TAP_CHECK(said("--set num_layers: num_layers: want an integer"));
+    TAP_CHECK(said("--set num_layers: want an integer"));
     TAP_CHECK(zo_model_config_read("no-such-model", ZO_FAMILY_AUTO, NULL, 0,
                                    &notes, &config) == ZO_E_USAGE);
     TAP_CHECK(said("nor a preset (chatglm2-6b"));

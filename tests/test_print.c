@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/text.h"
 #include "src/cli/cli.h"
 #include "src/cli/setup.h"
 #include "tests/tap.h"
@@ -48,6 +49,58 @@ static void test_cut(void)
     TAP_CHECK(prints("\xe9\x97\xae\xe9\x97\xae\xe9\x97\xae\xe9\x97\xae"
                      "\xe9\x97\xae",
                      15, 8, "\xe9\x97\xae\xe9\x97\xae..."));
+}
+
+static bool wraps(const char *first, int indent, const char *text,
+                  const char *want)
+{
+    char *got = NULL;
+    size_t got_bytes = 0;
+    FILE *file = open_memstream(&got, &got_bytes);
+    bool same;
+
+    zo_cli_print_wrapped(file, first, indent, text);
+    (void)fclose(file);
+    same = strcmp(got, want) == 0;
+    if (!same) {
+        (void)printf("# got  %s\n# want %s\n", got, want);
+    }
+    free(got);
+    return same;
+}
+
+#define TEN "ten..chars"
+
+static void test_wrapped(void)
+{
+    TAP_CHECK(wraps("  ", 4, "one line", "  one line\n"));
+    TAP_CHECK(wraps("", 0, "", "\n"));
+    /* 80 columns are full, the next word has a line of its own. */
+    TAP_CHECK(wraps(
+        "", 2, TEN " " TEN " " TEN " " TEN " " TEN " " TEN " " TEN " abc more",
+        TEN " " TEN " " TEN " " TEN " " TEN " " TEN " " TEN " abc\n  more\n"));
+    TAP_CHECK(wraps(
+        "", 2, TEN " " TEN " " TEN " " TEN " " TEN " " TEN " " TEN " abcd more",
+        TEN " " TEN " " TEN " " TEN " " TEN " " TEN " " TEN "\n  abcd more\n"));
+}
+
+static void test_si(void)
+{
+    static const struct {
+        double value;
+        const char *want;
+    } samples[] = {
+        {0.0, "0.00 B"},      {0.5, "0.50 B"},       {9.994, "9.99 B"},
+        {9.996, "10.0 B"},    {99.96, "100 B"},      {999.4, "999 B"},
+        {999.6, "1.00 kB"},   {1.5e3, "1.50 kB"},    {2.25e7, "22.5 MB"},
+        {6.12e13, "61.2 TB"}, {9.999e14, "1.00 PB"}, {5e18, "5000 PB"},
+    };
+    char text[24];
+
+    for (size_t i = 0; i < ZO_COUNT(samples); i++) {
+        TAP_CHECK(strcmp(zo_text_si(text, sizeof(text), samples[i].value, "B"),
+                         samples[i].want) == 0);
+    }
 }
 
 static void test_notes(void)
@@ -109,6 +162,8 @@ static void test_budgets(void)
 int main(void)
 {
     static const struct tap_case cases[] = {
+        {"prose is wrapped at 80 columns", test_wrapped},
+        {"three digits and a power of 1000", test_si},
         {"text of a file stays on one line and drives no terminal",
          test_one_line},
         {"text is cut to columns, wide characters counted as two", test_cut},

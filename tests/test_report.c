@@ -332,7 +332,7 @@ static void test_bench(void)
     TAP_CHECK_INT(count_of("stroke-width=\"3\"/>"), 3); /* the formula */
     TAP_CHECK(has("context and libraries"));            /* 3 MiB less 2 */
     TAP_CHECK(has("for &lt;all&gt;"));
-    TAP_CHECK(has("Step time against the budget of GPU memory"));
+    TAP_CHECK(has("Step time against the budget of device memory"));
     TAP_CHECK_INT(count_of("<circle"), 2);
     /* first, last, least, largest of the measured, in order of budget */
     TAP_CHECK(has("<td class=\"n\">2</td><td class=\"n\">2.5 s</td>"

@@ -119,6 +119,7 @@ static struct zo_watch begin(bool is_terminal)
         .file = open_memstream(&text, &text_bytes),
         .is_terminal = is_terminal,
         .total_steps = 20,
+        .device = "GPU",
         .gpu_bytes = UINT64_C(12) << 30,
         .host_bytes = UINT64_C(64) << 30,
     };

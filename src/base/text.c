@@ -250,3 +250,22 @@ const char *zo_text_gib(char *target, size_t target_bytes, uint64_t bytes)
     }
     return target;
 }
+
+const char *zo_text_si(char *target, size_t target_bytes, double value,
+                       const char *unit)
+{
+    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
+    size_t prefix = 0;
+
+    /* What would be printed as 1000 takes the next one. */
+    while (value >= 999.5 && prefix + 1 < ZO_COUNT(prefixes)) {
+        value /= 1000.0;
+        prefix++;
+    }
+    (void)snprintf(target, target_bytes, "%.*f %s%s",
+                   value >= 99.95   ? 0
+                   : value >= 9.995 ? 1
+                                    : 2,
+                   value, prefixes[prefix], unit);
+    return target;
+}

@@ -55,6 +55,14 @@ bool zo_text_bytes(const char *text, uint64_t *bytes_out);
 /* "13.4 GiB" of a byte count into target (>= 16 bytes); returns target. */
 const char *zo_text_gib(char *target, size_t target_bytes, uint64_t bytes);
 
+/*
+ * "61.2 TFLOP/s" of 6.12e13 and "FLOP/s": three digits and a power of 1000,
+ * from none to P, into target (>= 24 bytes for a unit of 8); returns target.
+ * value >= 0.
+ */
+const char *zo_text_si(char *target, size_t target_bytes, double value,
+                       const char *unit);
+
 ZO_C_END
 
 #endif

@@ -121,14 +121,15 @@ static void print_times(const struct step_bench *bench)
     const struct zo_op_time *times = bench->times;
     const double steps = (double)(bench->setup.total_steps - WARM_UP_STEPS);
     uint64_t total_ns = 0;
+    char rate[32];
 
     for (size_t i = 0; i < count; i++) {
         total_ns += times[i].busy_ns;
     }
     (void)fprintf(out,
                   "each operation alone, a step:\n"
-                  "  %-34s %6s %10s %7s %9s\n",
-                  "operation", "runs", "ms", "share", "TFLOP/s");
+                  "  %-34s %6s %10s %7s %14s\n",
+                  "operation", "runs", "ms", "share", "rate");
     for (size_t i = 0; i < count; i++) {
         const double seconds = (double)times[i].busy_ns * 1e-9;
 
@@ -136,7 +137,9 @@ static void print_times(const struct step_bench *bench)
                       (double)times[i].count / steps, seconds * 1e3 / steps,
                       100.0 * (double)times[i].busy_ns / (double)total_ns);
         if (times[i].flops > 0.0) {
-            (void)fprintf(out, " %9.1f", times[i].flops / seconds * 1e-12);
+            (void)fprintf(out, " %14s",
+                          zo_text_si(rate, sizeof(rate),
+                                     times[i].flops / seconds, "FLOP/s"));
         }
         (void)fputc('\n', out);
     }
@@ -214,24 +217,23 @@ static enum zo_status print_result(struct step_bench *bench, double flops)
 {
     const struct zo_setup *setup = &bench->setup;
     const double median = bench->seconds[bench->steps / 2];
+    const double rate = bench->products.flops / bench->products.seconds;
     struct zo_jsonl json;
-    char buffer[2048];
+    char buffer[2048], work[32], speed[32];
 
     if (!setup->options->json) {
         (void)fprintf(
             bench->cli->out,
             "step %.4f s (median of %" PRId64 "; %.4f to %.4f), %.0f tokens, "
             "%.0f tokens/s, loss %.4f\n"
-            "products %.2f TFLOP a step and device; alone %.4f s at %.1f "
-            "TFLOP/s, which "
-            "is %.1f %% of the step\n",
+            "products %s a step and device; alone %.4f s at %s, which is "
+            "%.1f %% of the step\n",
             median, bench->steps, bench->seconds[0],
             bench->seconds[bench->steps - 1], bench->tokens,
-            bench->tokens / median, bench->loss, flops * 1e-12,
-            flops / (bench->products.flops / bench->products.seconds),
-            bench->products.flops / bench->products.seconds * 1e-12,
-            100.0 * flops / (bench->products.flops / bench->products.seconds) /
-                median);
+            bench->tokens / median, bench->loss,
+            zo_text_si(work, sizeof(work), flops, "FLOP"), flops / rate,
+            zo_text_si(speed, sizeof(speed), rate, "FLOP/s"),
+            100.0 * flops / rate / median);
         return ZO_OK;
     }
     zo_jsonl_init_file(&json, bench->cli->out, "standard output", buffer,
@@ -251,8 +253,7 @@ static enum zo_status print_result(struct step_bench *bench, double flops)
     zo_jsonl_real(&json, "step_seconds_max", bench->seconds[bench->steps - 1]);
     zo_jsonl_real(&json, "tokens_per_second", bench->tokens / median);
     zo_jsonl_real(&json, "product_flops", flops);
-    zo_jsonl_real(&json, "product_flops_per_second",
-                  bench->products.flops / bench->products.seconds);
+    zo_jsonl_real(&json, "product_flops_per_second", rate);
     zo_jsonl_real(&json, "loss", bench->loss);
     return zo_jsonl_end(&json);
 }

@@ -9,8 +9,10 @@
 
 #define POINTS   15 /* of the predicted curve */
 #define MEASURED 2  /* each so many-th of them is run */
+#define FINEST   64 /* parts of the range that the least budget is found to */
 
-/* Bytes of the fullest device with a budget, whether that fits or not. */
+/* With a budget: bytes of the fullest device; ZO_E_FIT, with those of what
+ * takes least, when nothing fits. */
 static enum zo_status bytes_with(const struct zo_options *options,
                                  uint64_t budget, uint64_t *bytes_out)
 {
@@ -28,7 +30,7 @@ static enum zo_status bytes_with(const struct zo_options *options,
     if (trainer != NULL) {
         const struct zo_program *program = &zo_trainer_build(trainer)->program;
 
-        status = status == ZO_E_FIT ? ZO_OK : status;
+        *bytes_out = 0;
         for (int d = 0; d < program->device_count; d++) {
             const uint64_t bytes = program->arena_bytes[ZO_TIER_GPU][d] +
                                    zo_trainer_own_bytes(trainer, d);
@@ -42,6 +44,69 @@ static enum zo_status bytes_with(const struct zo_options *options,
     return status;
 }
 
+static enum zo_status fits_with(const struct zo_options *options,
+                                uint64_t budget, bool *fits_out)
+{
+    uint64_t bytes = 0;
+    const enum zo_status status = bytes_with(options, budget, &bytes);
+
+    *fits_out = status == ZO_OK;
+    return status == ZO_E_FIT ? ZO_OK : status;
+}
+
+/*
+ * The least budget that runs, to 1/FINEST of the range above what takes least
+ * of the device: that may take more of the host than there is.  `most` runs.
+ */
+static enum zo_status find_least(const struct zo_options *options,
+                                 uint64_t most, uint64_t *least_inout)
+{
+    const uint64_t range = most - *least_inout;
+    uint64_t short_of = *least_inout, runs = most;
+    bool fits = false;
+
+    ZO_TRY(fits_with(options, short_of, &fits));
+    if (fits) {
+        return ZO_OK;
+    }
+    while (runs - short_of > range / FINEST + 1) {
+        const uint64_t middle = short_of + (runs - short_of) / 2;
+
+        ZO_TRY(fits_with(options, middle, &fits));
+        if (fits) {
+            runs = middle;
+        } else {
+            short_of = middle;
+        }
+    }
+    *least_inout = runs;
+    return ZO_OK;
+}
+
+/* What --gpu-memory allows, or what is free, runs; up to what is resident. */
+static enum zo_status find_range(const struct zo_options *options,
+                                 uint64_t *least_out, uint64_t *most_out)
+{
+    uint64_t least = 0, most = 0, here = 0;
+    enum zo_status status;
+
+    ZO_TRY(bytes_with(options, options->gpu_memory_bytes, &here));
+    status = bytes_with(options, UINT64_MAX / 4, &most);
+    if (status != ZO_OK && status != ZO_E_FIT) {
+        return status;
+    }
+    most = status == ZO_E_FIT || here < most ? here : most;
+    status = bytes_with(options, 1, &least);
+    if (status != ZO_OK && status != ZO_E_FIT) {
+        return status;
+    }
+    least = least < most ? least : most;
+    ZO_TRY(find_least(options, most, &least));
+    *least_out = least;
+    *most_out = most;
+    return ZO_OK;
+}
+
 static enum zo_status run_points(struct zo_bench *bench, uint64_t least,
                                  uint64_t most)
 {
@@ -52,7 +117,7 @@ static enum zo_status run_points(struct zo_bench *bench, uint64_t least,
         const struct zo_bench_ask ask = {
             .label = label,
             .note = i == 0            ? "the least that runs"
-                    : i == POINTS - 1 ? "everything that may be is resident"
+                    : i == POINTS - 1 ? "the most that is of use, or allowed"
                                       : "",
             .plans_only = i % MEASURED != 0,
         };
@@ -64,7 +129,7 @@ static enum zo_status run_points(struct zo_bench *bench, uint64_t least,
         (void)zo_text_gib(label, sizeof(label), options.gpu_memory_bytes);
         ZO_TRY(zo_bench_row(bench, &options, &ask, &row));
         if (!bench->options->json) {
-            zo_bench_print_row(bench->cli->out, &row);
+            zo_bench_print_row(bench, &row);
             (void)fputc('\n', bench->cli->out);
             (void)fflush(bench->cli->out);
         }
@@ -76,22 +141,14 @@ enum zo_status zo_bench_frontier(struct zo_cli *cli,
                                  const struct zo_options *options)
 {
     struct zo_bench bench;
-    uint64_t least = 0, most = 0, here = 0;
+    uint64_t least = 0, most = 0;
     enum zo_status status;
 
-    ZO_TRY(bytes_with(options, 1, &least));
-    ZO_TRY(bytes_with(options, UINT64_MAX / 4, &most));
-    /* What --gpu-memory allows, or what is free: more is not measured. */
-    ZO_TRY(bytes_with(options, options->gpu_memory_bytes, &here));
-    if (here < most && here > least) {
-        most = here;
-    }
-    ZO_TRY(zo_bench_open(cli, options, "frontier", &bench));
+    ZO_TRY(find_range(options, &least, &most));
+    ZO_TRY(zo_bench_open(cli, options, "frontier", "budget", &bench));
     bench.total = POINTS;
-    if (!options->json) {
-        zo_bench_print_head(cli->out, "GPU budget");
-    }
     status = run_points(&bench, least, most);
+    status = status == ZO_OK ? zo_bench_verdict(&bench) : status;
     zo_bench_close(&bench);
     return status;
 }

@@ -59,6 +59,9 @@ static void put_memory(struct zo_jsonl *json, const struct zo_bench_row *row)
     put_bytes(json, "gpu_bytes", row->gpu_bytes);
     put_bytes(json, "gpu_driver_bytes", row->gpu_driver_bytes);
     put_bytes(json, "formula_bytes", row->formula_bytes);
+    put_bytes(json, "formula_weights_bytes", row->formula_weight_bytes);
+    put_bytes(json, "formula_gradients_bytes", row->formula_gradient_bytes);
+    put_bytes(json, "formula_optimizer_bytes", row->formula_optimizer_bytes);
     put_bytes(json, "host_bytes", row->host_bytes);
     put_bytes(json, "nvme_bytes", row->nvme_bytes);
     put_bytes(json, "process_bytes", row->process_bytes);
@@ -160,6 +163,10 @@ static void take_memory(const struct zo_json *object, struct zo_bench_row *row)
     row->gpu_bytes = take_bytes(object, "gpu_bytes");
     row->gpu_driver_bytes = take_bytes(object, "gpu_driver_bytes");
     row->formula_bytes = take_bytes(object, "formula_bytes");
+    row->formula_weight_bytes = take_bytes(object, "formula_weights_bytes");
+    row->formula_gradient_bytes = take_bytes(object, "formula_gradients_bytes");
+    row->formula_optimizer_bytes =
+        take_bytes(object, "formula_optimizer_bytes");
     row->host_bytes = take_bytes(object, "host_bytes");
     row->nvme_bytes = take_bytes(object, "nvme_bytes");
     row->process_bytes = take_bytes(object, "process_bytes");

@@ -39,10 +39,13 @@ struct zo_bench_row {
     uint64_t gpu_budget_bytes, host_budget_bytes;
     uint64_t gpu_bytes;        /* of the fullest device, all it holds */
     uint64_t gpu_driver_bytes; /* in use on it, as the driver counts */
-    uint64_t formula_bytes;    /* of states on a device, by the stage */
-    uint64_t host_bytes;       /* planned: page-locked and pageable */
-    uint64_t nvme_bytes;       /* planned */
-    uint64_t process_bytes;    /* resident in host memory, measured */
+    /* Of states on a device, by the stage's arithmetic; their sum; all 0
+     * where there is none. */
+    uint64_t formula_weight_bytes, formula_gradient_bytes;
+    uint64_t formula_optimizer_bytes, formula_bytes;
+    uint64_t host_bytes;    /* planned: page-locked and pageable */
+    uint64_t nvme_bytes;    /* planned */
+    uint64_t process_bytes; /* resident in host memory, measured */
     uint64_t gpu_purposes[ZO_PURPOSES], host_purposes[ZO_PURPOSES];
     int64_t steps; /* measured */
     double median_seconds, min_seconds, max_seconds;

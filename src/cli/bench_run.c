@@ -19,9 +19,10 @@
 
 enum zo_status zo_bench_open(struct zo_cli *cli,
                              const struct zo_options *options, const char *what,
-                             struct zo_bench *bench_out)
+                             const char *head, struct zo_bench *bench_out)
 {
-    struct zo_bench bench = {.cli = cli, .options = options, .what = what};
+    struct zo_bench bench = {
+        .cli = cli, .options = options, .what = what, .head = head};
     enum zo_status status = ZO_OK;
 
     if (options->results != NULL) {
@@ -195,9 +196,12 @@ static void read_plan(const struct zo_trainer *trainer,
     }
 }
 
-/* States on a device as ZeRO's arithmetic has them: none that are on the
- * host, 1/N of what the stage splits.  Filled up there is no such formula. */
-static uint64_t formula_bytes(const struct zo_setup *setup)
+/*
+ * States on a device as ZeRO's arithmetic has them: none that are on the host,
+ * gradients of an optimizer there included; 1/N of what the stage splits.
+ * Filled up there is no such formula.
+ */
+static void read_formula(const struct zo_setup *setup, struct zo_bench_row *row)
 {
     const struct zo_run_config *config = &setup->config;
     const int devices = setup->devices.machine.device_count;
@@ -212,21 +216,21 @@ static uint64_t formula_bytes(const struct zo_setup *setup)
     const int stage = devices > 1 ? config->zero.stage : 0;
     const uint64_t n = (uint64_t)devices;
     const bool keeps_optimizer = limits.optimizer == ZO_TIER_GPU;
-    uint64_t bytes = 0;
 
     if (config->fill && !keeps_optimizer) {
-        return 0;
+        return;
     }
     if (limits.weights == ZO_TIER_GPU) {
-        bytes += elems * typed / (stage == 3 ? n : 1);
+        row->formula_weight_bytes = elems * typed / (stage == 3 ? n : 1);
     }
     if (keeps_optimizer) {
-        bytes += elems * (second + moments) / (stage >= 1 ? n : 1);
-        bytes += zo_run_decides(config)
-                     ? elems * typed / (stage >= 2 ? n : 1)
-                     : 0; /* else one is used up before the next is made */
+        row->formula_gradient_bytes = elems * typed / (stage >= 2 ? n : 1);
+        row->formula_optimizer_bytes =
+            elems * (second + moments) / (stage >= 1 ? n : 1);
     }
-    return bytes;
+    row->formula_bytes = row->formula_weight_bytes +
+                         row->formula_gradient_bytes +
+                         row->formula_optimizer_bytes;
 }
 
 /* On a GPU measured anew for each row that is run: a machine's rates drift,
@@ -295,7 +299,7 @@ static void describe(const struct zo_bench *bench, const struct zo_setup *setup,
                   setup->config.gradient_accumulation_steps * row->devices;
     row->gpu_budget_bytes = setup->gpu_memory_bytes;
     row->host_budget_bytes = setup->host_memory_bytes;
-    row->formula_bytes = formula_bytes(setup);
+    read_formula(setup, row);
 }
 
 static enum zo_status plan_and_run(struct zo_bench *bench,
@@ -367,6 +371,27 @@ static enum zo_status make_row(struct zo_bench *bench, struct zo_setup *setup,
     return put_row(bench, true, row);
 }
 
+static bool lacks_device(const struct zo_bench_row *row)
+{
+    return row->gpu_budget_bytes > 0 && row->gpu_bytes > row->gpu_budget_bytes;
+}
+
+/* How far a row's needs are from what there is: 0 where it fits. */
+static uint64_t shortage(const struct zo_bench_row *row)
+{
+    return row->state != ZO_BENCH_UNFIT ? 0
+           : lacks_device(row)          ? row->gpu_bytes - row->gpu_budget_bytes
+                                        : row->host_bytes;
+}
+
+static void note_fit(struct zo_bench *bench, const struct zo_bench_row *row)
+{
+    bench->fitting += row->state != ZO_BENCH_UNFIT ? 1 : 0;
+    if (bench->done == 0 || shortage(row) < shortage(&bench->nearest)) {
+        bench->nearest = *row;
+    }
+}
+
 /* What a run would be warned of, once for all rows. */
 static void tell_warnings(const struct zo_bench *bench,
                           const struct zo_notes *notes)
@@ -397,7 +422,11 @@ enum zo_status zo_bench_row(struct zo_bench *bench,
         tell_warnings(bench, &notes);
     }
     if (status == ZO_OK) {
+        bench->device = zo_setup_device_word(&setup);
         status = make_row(bench, &setup, ask, row_out);
+        if (status == ZO_OK) {
+            note_fit(bench, row_out);
+        }
         bench->done++;
     }
     zo_setup_close(&setup);
@@ -407,12 +436,6 @@ enum zo_status zo_bench_row(struct zo_bench *bench,
 
 /* ---- printing ------------------------------------------------------------
  */
-
-void zo_bench_print_head(FILE *file, const char *label)
-{
-    (void)fprintf(file, "  %-17s %10s %10s %9s %8s %8s %9s\n", label, "GPU",
-                  "host", "step", "tokens/s", "exposed", "predicted");
-}
 
 static void print_seconds(FILE *file, int columns, double seconds)
 {
@@ -425,15 +448,66 @@ static void print_seconds(FILE *file, int columns, double seconds)
     (void)fprintf(file, " %*s", columns, text);
 }
 
-void zo_bench_print_row(FILE *file, const struct zo_bench_row *row)
+static bool lives_on_host(const struct zo_bench *bench)
 {
+    return strcmp(bench->device, "GPU") != 0;
+}
+
+/* Of the host, where the memory of virtual devices is too. */
+static uint64_t host_need(const struct zo_bench *bench,
+                          const struct zo_bench_row *row)
+{
+    return row->host_bytes +
+           (lives_on_host(bench) ? (uint64_t)row->devices * row->gpu_bytes : 0);
+}
+
+static bool lacks_host(const struct zo_bench *bench,
+                       const struct zo_bench_row *row)
+{
+    return row->host_budget_bytes > 0 &&
+           host_need(bench, row) > row->host_budget_bytes;
+}
+
+/* Behind what it needs: what there is of what it lacks. */
+static void print_lack(const struct zo_bench *bench, FILE *file,
+                       const struct zo_bench_row *row)
+{
+    char text[32];
+
+    (void)fputs("  does not fit: ", file);
+    if (lacks_device(row)) {
+        (void)fprintf(file, "%s has %s", bench->device,
+                      zo_text_gib(text, sizeof(text), row->gpu_budget_bytes));
+    } else if (lacks_host(bench, row)) {
+        (void)fprintf(file, "host has %s%s",
+                      zo_text_gib(text, sizeof(text), row->host_budget_bytes),
+                      lives_on_host(bench) ? " for both" : "");
+    } else {
+        (void)fputs("NVMe has less", file);
+    }
+}
+
+static void print_head(struct zo_bench *bench, FILE *file)
+{
+    if (!bench->has_head) {
+        (void)fprintf(file, "  %-17s %10s %10s %9s %8s %8s %9s\n", bench->head,
+                      bench->device, "host", "step", "tokens/s", "exposed",
+                      "predicted");
+    }
+    bench->has_head = true;
+}
+
+void zo_bench_print_row(struct zo_bench *bench, const struct zo_bench_row *row)
+{
+    FILE *file = bench->cli->out;
     char gpu[32], host[32];
 
+    print_head(bench, file);
     (void)fprintf(file, "  %-17s %10s %10s", row->label,
                   zo_text_gib(gpu, sizeof(gpu), row->gpu_bytes),
                   zo_text_gib(host, sizeof(host), row->host_bytes));
     if (row->state == ZO_BENCH_UNFIT) {
-        (void)fputs("  does not fit, at the least", file);
+        print_lack(bench, file, row);
         return;
     }
     print_seconds(file, 9, row->median_seconds);
@@ -445,6 +519,38 @@ void zo_bench_print_row(FILE *file, const struct zo_bench_row *row)
     }
     print_seconds(file, 8, row->exposed_seconds);
     print_seconds(file, 9, row->predicted_seconds);
+}
+
+enum zo_status zo_bench_verdict(const struct zo_bench *bench)
+{
+    const struct zo_bench_row *row = &bench->nearest;
+    char need[32], there[32];
+
+    if (bench->done == 0 || bench->fitting > 0) {
+        return ZO_OK;
+    }
+    if (lacks_device(row)) {
+        return ZO_FAIL(
+            ZO_E_FIT,
+            "no row fits: \"%s\" needs %s of each device, and %s are allowed "
+            "or free (--gpu-memory)",
+            row->label, zo_text_gib(need, sizeof(need), row->gpu_bytes),
+            zo_text_gib(there, sizeof(there), row->gpu_budget_bytes));
+    }
+    if (lacks_host(bench, row)) {
+        return ZO_FAIL(
+            ZO_E_FIT,
+            "no row fits: \"%s\" needs %s of host memory%s, and %s are allowed "
+            "or free (--host-memory)",
+            row->label, zo_text_gib(need, sizeof(need), host_need(bench, row)),
+            lives_on_host(bench) ? ", where its devices live too" : "",
+            zo_text_gib(there, sizeof(there), row->host_budget_bytes));
+    }
+    return ZO_FAIL(ZO_E_FIT,
+                   "no row fits: \"%s\" needs %s on NVMe, and less is allowed "
+                   "or free (--nvme DIR:SIZE)",
+                   row->label,
+                   zo_text_gib(need, sizeof(need), row->nvme_bytes));
 }
 
 void zo_bench_print_purposes(FILE *file, const char *tier,

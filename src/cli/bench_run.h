@@ -23,7 +23,12 @@ struct zo_bench {
     struct zo_bench_file *file; /* NULL: none */
     struct zo_profile rates;    /* the latest that were measured */
     bool has_rates;
-    int done, total; /* rows; total 0: not known */
+    int done, total;             /* rows; total 0: not known */
+    int fitting;                 /* of those done */
+    struct zo_bench_row nearest; /* of those done, to fitting */
+    const char *device;          /* "GPU" or "device", of the last row */
+    const char *head;            /* of the column of labels */
+    bool has_head;               /* it has been printed */
 };
 
 /*
@@ -33,6 +38,7 @@ struct zo_bench {
  */
 enum zo_status zo_bench_open(struct zo_cli *cli,
                              const struct zo_options *options, const char *what,
+                             const char *head,
                              struct zo_bench *bench_out) ZO_MUST_CHECK;
 void zo_bench_close(struct zo_bench *bench);
 
@@ -56,9 +62,17 @@ enum zo_status zo_bench_row(struct zo_bench *bench,
                             const struct zo_bench_ask *ask,
                             struct zo_bench_row *row_out) ZO_MUST_CHECK;
 
-/* Columns that several tables share, without a line end. */
-void zo_bench_print_head(FILE *file, const char *label);
-void zo_bench_print_row(FILE *file, const struct zo_bench_row *row);
+/* Columns that several tables share, without a line end; before the first row
+ * their heads. */
+void zo_bench_print_row(struct zo_bench *bench, const struct zo_bench_row *row);
+
+/*
+ * Behind the last row.
+ *
+ *   ZO_E_FIT   none of the rows fits; what the nearest needs, and what there is
+ */
+enum zo_status zo_bench_verdict(const struct zo_bench *bench) ZO_MUST_CHECK;
+
 /* "weights 1.2, masters 1.2, ...": GiB of a tier by purpose, on a line. */
 void zo_bench_print_purposes(FILE *file, const char *tier,
                              const uint64_t *purposes);

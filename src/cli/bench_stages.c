@@ -1,6 +1,6 @@
 /*
  * zero-offload bench stages: the classic experiment, run: ZeRO's stages and
- * offloads, literally as asked, and one last row that fills up the GPU.
+ * offloads, literally as asked, and one last row of the planner's choice.
  */
 #include <string.h>
 
@@ -77,24 +77,44 @@ close_all:
 /* ---- rows ----------------------------------------------------------------
  */
 
-static void print_row(FILE *out, const struct zo_bench_row *row,
+/* What ZeRO's arithmetic says a device holds, state by state. */
+static void print_formula(FILE *out, const struct zo_bench_row *row)
+{
+    char all[32], text[32];
+
+    if (row->formula_bytes == 0) {
+        return;
+    }
+    (void)fprintf(out, "      by the stage's formula %s: weights %s",
+                  zo_text_gib(all, sizeof(all), row->formula_bytes),
+                  zo_text_gib(text, sizeof(text), row->formula_weight_bytes));
+    if (row->formula_optimizer_bytes == 0) {
+        (void)fputs(", all else on the host\n", out);
+        return;
+    }
+    (void)fprintf(out, ",\n        gradients %s",
+                  zo_text_gib(text, sizeof(text), row->formula_gradient_bytes));
+    (void)fprintf(
+        out, ", masters and moments %s\n",
+        zo_text_gib(text, sizeof(text), row->formula_optimizer_bytes));
+}
+
+static void print_row(struct zo_bench *bench, const struct zo_bench_row *row,
                       const struct zo_bench_row *whole)
 {
+    FILE *out = bench->cli->out;
     char gpu[32], host[32];
 
-    zo_bench_print_row(out, row);
+    zo_bench_print_row(bench, row);
     (void)fprintf(out, "\n      %s\n", row->note);
-    if (row->formula_bytes > 0) {
-        (void)fprintf(out, "      states by the formula of the stage: %s\n",
-                      zo_text_gib(gpu, sizeof(gpu), row->formula_bytes));
-    }
-    zo_bench_print_purposes(out, "GPU", row->gpu_purposes);
+    print_formula(out, row);
+    zo_bench_print_purposes(out, bench->device, row->gpu_purposes);
     if (row->host_bytes * 100 > row->gpu_bytes) {
         zo_bench_print_purposes(out, "host", row->host_purposes);
     }
     if (whole != NULL) {
-        (void)fprintf(out, "      all %lld layers: GPU %s, host %s%s",
-                      (long long)whole->layers,
+        (void)fprintf(out, "      all %lld layers: %s %s, host %s%s",
+                      (long long)whole->layers, bench->device,
                       zo_text_gib(gpu, sizeof(gpu), whole->gpu_bytes),
                       zo_text_gib(host, sizeof(host), whole->host_bytes),
                       whole->state == ZO_BENCH_UNFIT ? ", does not fit" : "");
@@ -131,7 +151,7 @@ static enum zo_status run_row(struct zo_bench *bench,
                     zo_bench_row(bench, &variant.options, &ask, &whole));
     }
     if (!bench->options->json) {
-        print_row(bench->cli->out, &row, layers < all ? &whole : NULL);
+        print_row(bench, &row, layers < all ? &whole : NULL);
     }
 
 close_variant:
@@ -163,15 +183,18 @@ enum zo_status zo_bench_stages(struct zo_cli *cli,
     enum zo_status status;
 
     ZO_TRY(choose_layers(options, &all, &layers));
-    ZO_TRY(zo_bench_open(cli, options, "stages", &bench));
+    ZO_TRY(zo_bench_open(cli, options, "stages", "stage, offload", &bench));
     if (!options->json) {
         (void)fprintf(cli->out,
                       "%lld of %lld layers, literally as asked for; the last "
-                      "row fills up the GPU\n",
+                      "row is the planner's choice.\n"
+                      "The stage's formula counts the gradients of the whole "
+                      "model; a device here holds\n"
+                      "fewer where each is used up before the next is made.\n",
                       (long long)layers, (long long)all);
-        zo_bench_print_head(cli->out, "stage, offload");
     }
     status = run_rows(&bench, all, layers);
+    status = status == ZO_OK ? zo_bench_verdict(&bench) : status;
     zo_bench_close(&bench);
     return status;
 }

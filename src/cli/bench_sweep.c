@@ -38,7 +38,7 @@ static enum zo_status run_value(struct zo_bench *bench, int list,
     ZO_TRY_GOTO(close_variant,
                 zo_bench_row(bench, &variant.options, &ask, &row));
     if (!bench->options->json) {
-        zo_bench_print_row(bench->cli->out, &row);
+        zo_bench_print_row(bench, &row);
         (void)fputc('\n', bench->cli->out);
         (void)fflush(bench->cli->out);
     }
@@ -60,12 +60,11 @@ enum zo_status zo_bench_sweep(struct zo_cli *cli,
                        "bench sweep: want --set KEY.PATH=A,B,C: the values of "
                        "a key");
     }
-    ZO_TRY(zo_bench_open(cli, options, "sweep", &bench));
+    ZO_TRY(zo_bench_open(cli, options, "sweep", "value", &bench));
     if (!options->json) {
         (void)fprintf(cli->out, "%.*s\n",
                       (int)strcspn(options->sets[list], "="),
                       options->sets[list]);
-        zo_bench_print_head(cli->out, "value");
     }
     for (const char *at = strchr(options->sets[list], '=') + 1;
          status == ZO_OK && at != NULL;) {
@@ -75,6 +74,7 @@ enum zo_status zo_bench_sweep(struct zo_cli *cli,
         status = run_value(&bench, list, at, bytes);
         at = comma != NULL ? comma + 1 : NULL;
     }
+    status = status == ZO_OK ? zo_bench_verdict(&bench) : status;
     zo_bench_close(&bench);
     return status;
 }

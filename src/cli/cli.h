@@ -71,6 +71,13 @@ void zo_cli_print_text(FILE *file, const char *text, size_t text_bytes,
                        int columns);
 
 /*
+ * `first`, then prose, wrapped at 80 columns: lines behind the first begin with
+ * `indent` blanks.  A line end follows.
+ */
+void zo_cli_print_wrapped(FILE *file, const char *first, int indent,
+                          const char *text);
+
+/*
  * Flushes a stream that was printed to.
  *
  *   ZO_E_IO   it, or something before, could not be written

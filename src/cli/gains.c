@@ -142,7 +142,7 @@ static const struct {
     {halve_moments, "zero_offload.moment_dtype \"bf16\": other results"},
     {accumulate, "twice the gradient_accumulation_steps: larger steps"},
     {widen, "twice the rows in a micro batch: larger steps"},
-    {add_gpu_memory, "a GPU with 8 GiB more"},
+    {add_gpu_memory, "8 GiB more memory on each device"},
     {double_bus, "a bus twice as fast"},
     {double_host, "host memory, and AdamW on it, twice as fast"},
 };
@@ -218,13 +218,16 @@ enum zo_status zo_gains_find(const struct zo_setup *setup,
 
 void zo_gains_print(FILE *file, const struct zo_gains *gains)
 {
+    char first[32];
+
     if (gains->count > 0) {
-        (void)fputs("what would help most, in tokens/s:\n", file);
+        (void)fputs("changes that would help most, in tokens/s:\n", file);
     }
     for (int i = 0; i < gains->count; i++) {
-        (void)fprintf(file, "  +%3.0f %%  %s\n",
-                      100.0 * (gains->items[i].ratio - 1.0),
-                      gains->items[i].change);
+        (void)snprintf(first, sizeof(first), "  +%4.0f %%  ",
+                       100.0 * (gains->items[i].ratio - 1.0));
+        zo_cli_print_wrapped(file, first, (int)strlen(first),
+                             gains->items[i].change);
     }
 }
 

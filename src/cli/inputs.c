@@ -10,6 +10,31 @@
 #include "src/checkpoint/disk_file.h"
 #include "src/checkpoint/state_reader.h"
 
+static bool needs_weights(const struct zo_options *options)
+{
+    return (options->command == ZO_COMMAND_TRAIN && !options->random_weights) ||
+           options->command == ZO_COMMAND_EVAL ||
+           options->command == ZO_COMMAND_GENERATE ||
+           options->command == ZO_COMMAND_EXPORT;
+}
+
+/* A name of a shape where the model's folder is wanted: it is not here. */
+static enum zo_status check_weights(const struct zo_options *options)
+{
+    struct zo_model_config shape;
+
+    if (!needs_weights(options) || access(options->model, F_OK) == 0 ||
+        !zo_model_preset(options->model, &shape)) {
+        return ZO_OK;
+    }
+    return ZO_FAIL(ZO_E_USAGE,
+                   "--model %s: no such folder here, and the name stands for a "
+                   "shape alone; %s needs weights and tokenizer: hf download "
+                   "THUDM/%s --local-dir %s",
+                   options->model, zo_command_name(options->command),
+                   options->model, options->model);
+}
+
 enum zo_status zo_cli_model_config(const struct zo_options *options,
                                    bool takes_sets, struct zo_notes *notes,
                                    struct zo_model_config *config_out)
@@ -18,6 +43,7 @@ enum zo_status zo_cli_model_config(const struct zo_options *options,
         return ZO_FAIL(ZO_E_USAGE, "%s needs --model DIR",
                        zo_command_name(options->command));
     }
+    ZO_TRY(check_weights(options));
     return zo_model_config_read(
         options->model, options->model_family, options->sets,
         takes_sets ? options->set_count : 0, notes, config_out);
@@ -87,10 +113,11 @@ enum zo_status zo_cli_tokenizer(const struct zo_options *options,
     ZO_TRY(zo_cli_model_folder(options, &folder));
     if (folder == NULL) {
         return ZO_FAIL(ZO_E_USAGE,
-                       "--model %s is the name of a preset and has no "
-                       "tokenizer; want --tokenizer DIR with a "
-                       "tokenizer.model",
-                       options->model);
+                       "--model %s: no such folder here, and the name stands "
+                       "for a shape alone, without a tokenizer; want "
+                       "--tokenizer DIR with a tokenizer.model, or the model "
+                       "itself: hf download THUDM/%s --local-dir %s",
+                       options->model, options->model, options->model);
     }
     status = open_in(folder, config, tokenizer_out);
     zo_free(folder);

@@ -93,9 +93,9 @@ static enum zo_status print(struct plan *plan, const struct zo_trainer *trainer,
         zo_cli_print_plan(cli->out, setup, trainer);
         if (found) {
             zo_cli_print_time(cli->out, &time);
-            zo_gains_print(cli->out, &gains);
         }
         print_save(cli, setup, trainer, found ? &time : NULL);
+        zo_gains_print(cli->out, &gains);
         status = print_verdict(cli, setup, trainer, fits);
     }
     if (found) {
@@ -202,14 +202,11 @@ static enum zo_status make_table(struct plan *plan)
                              "--write: with --config or --set there is no "
                              "table, of whose rows it writes the fastest");
     }
+    if (options->write != NULL) {
+        ZO_TRY(zo_plan_table_check(options->write));
+    }
     ZO_TRY(count_devices(plan, &planned, &most));
     zo_cli_print_notes(plan->cli);
-    if (out != NULL) {
-        (void)fputs("stages and offloads, literally as asked for "
-                    "(zero_offload.fill false);\n"
-                    "\"planned\" fills up the GPU\n",
-                    out);
-    }
     ZO_TRY(zo_plan_table(plan->cli, out, options, most, &plan->table));
     if (out != NULL) {
         (void)fputs("\nwhat train does with these options:\n", out);

@@ -2,13 +2,26 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/arith.h"
+#include "src/base/memory.h"
 #include "src/base/text.h"
 
 #define GIB    1073741824.0
+#define MIB    1048576.0
 #define FASTER 0.995 /* of the time: less is no difference */
+/* States of fewer parameters are below 1 GiB, and told in MiB. */
+#define SMALL_MODEL_PARAMETERS (INT64_C(1) << 26)
+
+/* How a table is printed. */
+struct look {
+    const char *unit; /* of its bytes */
+    double unit_bytes;
+    const char *device; /* "GPU", "device" */
+    bool has_nvme;      /* a column for it */
+};
 
 /* ---- one row -------------------------------------------------------------
  */
@@ -108,42 +121,89 @@ close_variant:
 /* ---- all of them ---------------------------------------------------------
  */
 
-static void print_head(FILE *out, int devices, uint64_t budget_bytes)
+/* One unit for all columns, DeepSpeed's too: the head names it. */
+static struct look look_of(const struct zo_setup *setup)
 {
-    char text[32];
+    const bool is_small = setup->model.parameter_count < SMALL_MODEL_PARAMETERS;
 
-    (void)fprintf(out, "\n%d device%s", devices, devices == 1 ? "" : "s");
-    if (budget_bytes > 0) {
-        (void)fprintf(out, " of %s",
-                      zo_text_gib(text, sizeof(text), budget_bytes));
-    }
-    (void)fprintf(out,
-                  "; bytes of %s, and of the host\n"
-                  "  %-5s %-14s %11s %11s %8s %5s  %s\n",
-                  devices == 1 ? "it" : "each", "stage", "offload", "GPU",
-                  "host", "step", "fits", "DeepSpeed's GiB");
+    return (struct look){
+        .unit = is_small ? "MiB" : "GiB",
+        .unit_bytes = is_small ? MIB : GIB,
+        .device = zo_setup_device_word(setup),
+        .has_nvme = setup->options->nvme_path != NULL,
+    };
 }
 
-static void print_cell(FILE *out, const struct zo_plan_cell *cell)
+static void print_title(FILE *out)
 {
-    char gpu[32], host[32], step[32] = "-";
+    (void)fputs(
+        "ZeRO stages and offloads, literally as asked for "
+        "(zero_offload.fill false);\n"
+        "\"planned\" is what the planner chooses.  A row that does not "
+        "fit has the least\n"
+        "that it needs.  DeepSpeed's estimators count states alone, not "
+        "activations.\n",
+        out);
+}
+
+static void print_head(FILE *out, const struct zo_setup *setup,
+                       const struct look *look)
+{
+    const int devices = setup->devices.machine.device_count;
+    char text[32];
+    int column;
+
+    (void)fprintf(out, "\n%d device%s", devices, devices == 1 ? "" : "s");
+    if (setup->gpu_memory_bytes > 0) {
+        (void)fprintf(out, " of %s%s",
+                      zo_text_gib(text, sizeof(text), setup->gpu_memory_bytes),
+                      devices == 1 ? "" : " each");
+    }
+    if (setup->host_memory_bytes > 0) {
+        (void)fprintf(
+            out, ", host memory of %s",
+            zo_text_gib(text, sizeof(text), setup->host_memory_bytes));
+    }
+    column = fprintf(out, "\n%23sneeds, in %s", "", look->unit);
+    (void)fprintf(out, "%*sDeepSpeed says\n",
+                  (look->has_nvme ? 65 : 57) - column, "");
+    (void)fprintf(out, "  %-5s %-14s %7s %7s", "stage", "offload", look->device,
+                  "host");
+    if (look->has_nvme) {
+        (void)fprintf(out, " %7s", "NVMe");
+    }
+    (void)fprintf(out, " %9s %4s  %7s %7s\n", "step", "fits", look->device,
+                  "host");
+}
+
+/* A number of the table's unit; one that is not there is a dash. */
+static void print_amount(FILE *out, const struct look *look, double bytes,
+                         bool is_there)
+{
+    if (is_there) {
+        (void)fprintf(out, " %7.2f", bytes / look->unit_bytes);
+    } else {
+        (void)fprintf(out, " %7s", "-");
+    }
+}
+
+static void print_cell(FILE *out, const struct look *look,
+                       const struct zo_plan_cell *cell)
+{
+    char step[32] = "-";
 
     if (cell->step_seconds > 0.0) {
         (void)snprintf(step, sizeof(step), "%.3f s", cell->step_seconds);
     }
-    (void)fprintf(out, "  %-5d %-14s %11s %11s %8s %5s", cell->row->stage,
-                  cell->row->offload,
-                  zo_text_gib(gpu, sizeof(gpu), cell->gpu_bytes),
-                  zo_text_gib(host, sizeof(host), cell->host_bytes), step,
-                  cell->fits ? "yes" : "no");
-    if (cell->has_estimate) {
-        (void)fprintf(out, " %6.2f, %6.2f", cell->estimate.gpu_bytes / GIB,
-                      cell->estimate.host_bytes / GIB);
+    (void)fprintf(out, "  %-5d %-14s", cell->row->stage, cell->row->offload);
+    print_amount(out, look, (double)cell->gpu_bytes, true);
+    print_amount(out, look, (double)cell->host_bytes, true);
+    if (look->has_nvme) {
+        print_amount(out, look, (double)cell->nvme_bytes, cell->nvme_bytes > 0);
     }
-    if (cell->nvme_bytes > 0) {
-        (void)fprintf(out, "  NVMe %s",
-                      zo_text_gib(host, sizeof(host), cell->nvme_bytes));
-    }
+    (void)fprintf(out, " %9s %4s ", step, cell->fits ? "yes" : "no");
+    print_amount(out, look, cell->estimate.gpu_bytes, cell->has_estimate);
+    print_amount(out, look, cell->estimate.host_bytes, cell->has_estimate);
     (void)fputc('\n', out);
     (void)fflush(out);
 }
@@ -154,13 +214,35 @@ static void print_fastest(FILE *out, const struct zo_plan_cell *cell)
         (void)fputs("  nothing fits\n", out);
         return;
     }
-    (void)fprintf(out, "  fastest that fits: stage %d, offload %s",
-                  cell->row->stage, cell->row->offload);
+    (void)fprintf(out, "  fastest that fits: stage %d, %s\n", cell->row->stage,
+                  cell->row->offload);
     if (cell->tokens_per_second > 0.0) {
-        (void)fprintf(out, ": %.0f tokens/s, bound by %s",
+        (void)fprintf(out, "    %.0f tokens/s, bound by %s\n",
                       cell->tokens_per_second, zo_bound_text(cell->bound));
     }
-    (void)fprintf(out, "\n    %s\n", cell->row->purpose);
+    (void)fprintf(out, "    %s\n", cell->row->purpose);
+}
+
+/* Of the cells from `first` on. */
+static void print_smallest(FILE *out, const struct look *look,
+                           const struct zo_plan_table *table, int first)
+{
+    const struct zo_plan_cell *least = NULL;
+    char text[32];
+
+    for (int i = first; i < table->count; i++) {
+        const struct zo_plan_cell *cell = &table->cells[i];
+
+        if (cell->fits &&
+            (least == NULL || cell->gpu_bytes < least->gpu_bytes)) {
+            least = cell;
+        }
+    }
+    if (least != NULL) {
+        (void)fprintf(out, "  least %s memory that fits: stage %d, %s (%s)\n",
+                      look->device, least->row->stage, least->row->offload,
+                      zo_text_gib(text, sizeof(text), least->gpu_bytes));
+    }
 }
 
 static bool is_faster(const struct zo_plan_cell *cell,
@@ -180,10 +262,18 @@ static enum zo_status plan_rows(const struct zo_cli *cli, FILE *out,
 {
     const int devices = setup->devices.machine.device_count;
     const bool is_terminal = isatty(fileno(cli->err)) == 1;
+    const struct look look = look_of(setup);
+    const int first = table->count;
     size_t count = 0;
     const struct zo_stage_row *rows = zo_stage_rows(&count);
     struct zo_plan_cell *best = NULL;
 
+    if (out != NULL && table->count == 0) {
+        print_title(out);
+    }
+    if (out != NULL) {
+        print_head(out, setup, &look);
+    }
     for (size_t i = 0; i < count; i++) {
         struct zo_plan_cell *cell = &table->cells[table->count];
         bool found = false;
@@ -203,7 +293,7 @@ static enum zo_status plan_rows(const struct zo_cli *cli, FILE *out,
         table->count++;
         best = is_faster(cell, best) ? cell : best;
         if (out != NULL) {
-            print_cell(out, cell);
+            print_cell(out, &look, cell);
         }
     }
     if (best != NULL) {
@@ -211,8 +301,20 @@ static enum zo_status plan_rows(const struct zo_cli *cli, FILE *out,
     }
     if (out != NULL) {
         print_fastest(out, best);
+        print_smallest(out, &look, table, first);
     }
     return ZO_OK;
+}
+
+/* What a refusal may hang on: of a run that opens, the plan tells its own. */
+static void tell_notes(const struct zo_cli *cli, const struct zo_notes *notes)
+{
+    for (size_t i = 0; i < notes->count; i++) {
+        (void)fprintf(cli->err, "%s: %s\n",
+                      notes->items[i].level == ZO_NOTE_WARN ? "warning"
+                                                            : "note",
+                      notes->items[i].text);
+    }
 }
 
 /* Devices and rows are opened once for all rows of the table. */
@@ -227,9 +329,10 @@ static enum zo_status plan_devices(const struct zo_cli *cli, FILE *out,
 
     ZO_TRY(zo_variant_init(options, &variant));
     zo_variant_devices(&variant, devices);
-    ZO_TRY_GOTO(close_all, zo_setup_open(&variant.options, &notes, &setup));
-    if (out != NULL) {
-        print_head(out, devices, setup.gpu_memory_bytes);
+    status = zo_setup_open(&variant.options, &notes, &setup);
+    if (status != ZO_OK) {
+        tell_notes(cli, &notes);
+        goto close_all;
     }
     status = plan_rows(cli, out, &setup, table);
 
@@ -341,6 +444,29 @@ static void print_config(FILE *file, const struct zo_stage_row *row,
     (void)fprintf(file, "\n  },\n  \"zero_offload\": {\"fill\": %s}\n}\n",
                   row->fills || strcmp(row->optimizer, "none") == 0 ? "true"
                                                                     : "false");
+}
+
+enum zo_status zo_plan_table_check(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = NULL;
+    struct stat info;
+    int native = 0;
+
+    if (stat(path, &info) == 0) {
+        native = S_ISDIR(info.st_mode)     ? EISDIR
+                 : access(path, W_OK) != 0 ? errno
+                                           : 0;
+    } else {
+        ZO_TRY(slash == NULL
+                   ? zo_strndup(".", 1, &folder)
+                   : zo_strndup(path, (size_t)(slash - path) + 1, &folder));
+        native = access(folder, W_OK | X_OK) != 0 ? errno : 0;
+        zo_free(folder);
+    }
+    return native == 0 ? ZO_OK
+                       : ZO_FAIL_NATIVE(ZO_E_USAGE, native, "--write %s: %s",
+                                        path, strerror(native));
 }
 
 enum zo_status zo_plan_table_write(const struct zo_plan_table *table,

@@ -53,6 +53,14 @@ void zo_plan_table_json(struct zo_jsonl *json, const char *key,
                         const struct zo_plan_table *table);
 
 /*
+ * Whether --write could: before there is anything to write.
+ *
+ *   ZO_E_USAGE   the folder is not there, or not to be written to; the path is
+ *                that of a folder
+ */
+enum zo_status zo_plan_table_check(const char *path) ZO_MUST_CHECK;
+
+/*
  * Writes a DeepSpeed JSON for the fastest row on so many devices.
  *
  *   ZO_E_FIT   no row fits

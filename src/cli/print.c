@@ -5,6 +5,8 @@
 #include "src/base/text.h"
 #include "src/cli/cli.h"
 
+#define TERMINAL_COLUMNS 80
+
 void zo_cli_print_notes(struct zo_cli *cli)
 {
     for (size_t i = 0; i < cli->notes.count; i++) {
@@ -94,4 +96,23 @@ void zo_cli_print_text(FILE *file, const char *text, size_t text_bytes,
         (void)spell_all(file, text, text_bytes, columns - 3);
         (void)fputs("...", file);
     }
+}
+
+void zo_cli_print_wrapped(FILE *file, const char *first, int indent,
+                          const char *text)
+{
+    int column = fprintf(file, "%s", first);
+
+    for (bool begins = true; *text != '\0'; begins = false) {
+        const int length = (int)strcspn(text, " ");
+
+        if (!begins && column + 1 + length > TERMINAL_COLUMNS) {
+            column = fprintf(file, "\n%*s", indent, "") - 1;
+        } else if (!begins) {
+            column += fprintf(file, " ");
+        }
+        column += fprintf(file, "%.*s", length, text);
+        text += length + (text[length] == ' ' ? 1 : 0);
+    }
+    (void)fputc('\n', file);
 }

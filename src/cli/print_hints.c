@@ -113,7 +113,7 @@ static const struct hint {
     const char *text;
 } hints[] = {
     {offload, "ZeRO stage 3 with offload_optimizer and offload_param on cpu: "
-              "states leave the GPU, the results are the same"},
+              "states leave the devices, the results are the same"},
     {spill, "--nvme DIR at ZeRO stage 3: what host memory has no room for is "
             "kept on a disk, the results are the same"},
     {recompute,
@@ -142,14 +142,15 @@ enum zo_status zo_cli_print_hints(FILE *file, const struct zo_setup *setup)
         }
         ZO_TRY(zo_setup_fits(setup, &config, &fits));
         if (fits) {
-            (void)fprintf(file, "  %s\n", hints[i].text);
+            zo_cli_print_wrapped(file, "  ", 4, hints[i].text);
             found++;
         }
     }
     if (found == 0) {
-        (void)fprintf(file, "  no single change of the configuration: more "
-                            "memory, or shorter rows or fewer of them in a "
-                            "micro batch\n");
+        zo_cli_print_wrapped(file, "  ", 4,
+                             "no single change of the configuration: more "
+                             "memory, or shorter rows or fewer of them in a "
+                             "micro batch");
     }
     return ZO_OK;
 }

@@ -183,20 +183,20 @@ static void print_host_rest(FILE *file, const struct zo_setup *setup,
          d++) {
         taken += program->arena_bytes[ZO_TIER_GPU][d];
     }
-    (void)fprintf(file, "  %s of host memory are page-locked while it runs",
+    (void)fprintf(file, "  %s of host memory are page-locked while it runs\n",
                   zo_text_gib(text, sizeof(text), locked));
     if (setup->host_room_bytes == ZO_SYSTEM_NO_LIMIT ||
         zo_setup_plans_elsewhere(setup)) {
-        /* Nothing is known of what is free there. */
-    } else if (setup->host_room_bytes < taken) {
-        (void)fprintf(file, "; this machine has %s free",
+        return; /* nothing is known of what is free there */
+    }
+    if (setup->host_room_bytes < taken) {
+        (void)fprintf(file, "    this machine has %s free\n",
                       zo_text_gib(text, sizeof(text), setup->host_room_bytes));
     } else {
         (void)fprintf(
-            file, "; of what is free now, %s stay for others",
+            file, "    of what is free now, %s stay for others\n",
             zo_text_gib(text, sizeof(text), setup->host_room_bytes - taken));
     }
-    (void)fputc('\n', file);
 }
 
 /* Of host memory there are two arenas, and one budget. */
@@ -217,38 +217,63 @@ static void print_host(FILE *file, const struct zo_setup *setup,
     print_host_rest(file, setup, trainer);
 }
 
-/* What a disk is asked for: its wear is in bytes written. */
+/* Nothing says how many steps there will be. */
+static bool assumes_steps(const struct zo_setup *setup)
+{
+    return setup->data == NULL && setup->config.max_steps <= 0 &&
+           setup->options->command == ZO_COMMAND_PLAN;
+}
+
+/* An SSD's endurance is a number of bytes written. */
+static void print_written(FILE *file, const struct zo_setup *setup,
+                          const struct zo_trainer *trainer, double written)
+{
+    const struct zo_place *place = zo_trainer_place(trainer);
+    const bool halves =
+        zo_trainer_build(trainer)->options.moment_type == ZO_BF16;
+    char text[384], run[32], day[32], steps[64];
+
+    if (place != NULL && place->step_seconds > 0.0) {
+        (void)fprintf(file, "    %s a day at %.3g s a step\n",
+                      zo_text_si(day, sizeof(day),
+                                 written * 86400.0 / place->step_seconds, "B"),
+                      place->step_seconds);
+    }
+    (void)snprintf(
+        steps, sizeof(steps),
+        assumes_steps(setup) ? "if the run had %" PRId64 " steps it would write"
+        : setup->total_steps == 1 ? "the run of %" PRId64 " step writes"
+                                  : "the run of %" PRId64 " steps writes",
+        setup->total_steps);
+    (void)snprintf(
+        text, sizeof(text),
+        "%s %s; what wears an SSD is what is written: gradient "
+        "accumulation%s less",
+        steps,
+        zo_text_si(run, sizeof(run), written * (double)setup->total_steps, "B"),
+        halves ? " makes fewer steps, which write"
+               : " and zero_offload.moment_dtype \"bf16\" write");
+    zo_cli_print_wrapped(file, "    ", 4, text);
+}
+
 static void print_wear(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer)
 {
     const struct zo_build *build = zo_trainer_build(trainer);
-    const struct zo_place *place = zo_trainer_place(trainer);
     const bool evaluates = build->options.evaluates_only;
     const struct zo_plan_nvme moved =
         zo_plan_nvme(&build->program, evaluates ? build->evaluation_schedule
                                                 : build->step_schedule);
-    const double written = (double)moved.written_bytes;
+    char read[32], written[32];
 
-    (void)fprintf(file, "  %s reads %.2f GB there and writes %.2f GB",
-                  evaluates ? "a micro batch" : "a step",
-                  (double)moved.read_bytes * 1e-9, written * 1e-9);
-    if (written > 0.0 && place != NULL && place->step_seconds > 0.0) {
-        (void)fprintf(file, ", %.3g TB a day at %.3g s a step",
-                      written * 1e-12 * 86400.0 / place->step_seconds,
-                      place->step_seconds);
+    (void)fprintf(
+        file, "  %s reads %s there and writes %s\n",
+        evaluates ? "a micro batch" : "a step",
+        zo_text_si(read, sizeof(read), (double)moved.read_bytes, "B"),
+        zo_text_si(written, sizeof(written), (double)moved.written_bytes, "B"));
+    if (moved.written_bytes > 0) {
+        print_written(file, setup, trainer, (double)moved.written_bytes);
     }
-    if (written > 0.0) {
-        (void)fprintf(
-            file,
-            "; the run of %" PRId64 " step%s writes %.3g TB.  What wears an "
-            "SSD is what is written: gradient accumulation%s write less",
-            setup->total_steps, setup->total_steps == 1 ? "" : "s",
-            written * 1e-12 * (double)setup->total_steps,
-            build->options.moment_type == ZO_BF16
-                ? " makes fewer steps, which"
-                : " and zero_offload.moment_dtype \"bf16\"");
-    }
-    (void)fputc('\n', file);
 }
 
 static void print_nvme(FILE *file, const struct zo_setup *setup,
@@ -319,8 +344,8 @@ void zo_cli_print_plan(FILE *file, const struct zo_setup *setup,
         place_of(setup, trainer, device_name(setup, 0, first, sizeof(first)));
 
     (void)fprintf(file,
-                  "plan: %" PRId64 " parameters in %d units, %s, %d device%s, "
-                  "%d micro batch%s of at most %d tokens; %s\n",
+                  "plan: %" PRId64 " parameters in %d units, %s, %d device%s"
+                  "\n  %d micro batch%s of at most %d tokens; %s\n",
                   setup->model.parameter_count, build->options.unit_count,
                   zo_dtype_name(build->options.type), machine->device_count,
                   machine->device_count == 1 ? "" : "s", build->options.micros,

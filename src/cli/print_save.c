@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "src/base/text.h"
+#include "src/cli/cli.h"
 #include "src/cli/saving.h"
 
 struct zo_cli_save zo_cli_save(const struct zo_setup *setup,
@@ -35,32 +36,33 @@ struct zo_cli_save zo_cli_save(const struct zo_setup *setup,
     return save;
 }
 
-static void print_seconds(FILE *file, const char *before, double seconds,
-                          const char *after)
+/* ", 15 s at the disk's rate"; "" where it is not known. */
+static const char *seconds_text(char *text, size_t text_bytes, double seconds,
+                                const char *after)
 {
+    text[0] = '\0';
     if (isfinite(seconds)) {
-        (void)fprintf(file, "%s%.3g s%s", before, seconds, after);
+        (void)snprintf(text, text_bytes, ", %.3g s%s", seconds, after);
     }
+    return text;
 }
 
 void zo_cli_print_save(FILE *file, const struct zo_cli_save *save)
 {
-    char size[32];
+    char text[256], size[32], copy[32], write[48], stall[48];
 
-    (void)fprintf(file, "  saving a state: up to %s of disk",
-                  zo_text_gib(size, sizeof(size), save->bytes));
-    print_seconds(file, ", ", save->write_seconds, " at the disk's rate");
-    if (save->copies) {
-        (void)fprintf(file, "; training waits for a copy of %s in host memory",
-                      zo_text_gib(size, sizeof(size), save->copy_bytes));
-    } else {
-        (void)fprintf(file,
-                      "; training waits for all of it, since host memory has "
-                      "no room for a copy of %s",
-                      zo_text_gib(size, sizeof(size), save->copy_bytes));
-    }
-    print_seconds(file, ", ", save->stall_seconds, "");
-    (void)fputc('\n', file);
+    (void)snprintf(
+        text, sizeof(text), "up to %s of disk%s; training waits for %s%s%s%s",
+        zo_text_gib(size, sizeof(size), save->bytes),
+        seconds_text(write, sizeof(write), save->write_seconds,
+                     " at the disk's rate"),
+        save->copies
+            ? "a copy of "
+            : "all of it, since host memory has no room for a copy of ",
+        zo_text_gib(copy, sizeof(copy), save->copy_bytes),
+        save->copies ? " in host memory" : "",
+        seconds_text(stall, sizeof(stall), save->stall_seconds, ""));
+    zo_cli_print_wrapped(file, "  saving a state: ", 4, text);
 }
 
 void zo_cli_write_save(struct zo_jsonl *json, const char *key,

@@ -1,5 +1,6 @@
 #include "src/cli/print_time.h"
 
+#include "src/base/text.h"
 #include "src/train/profile_file.h"
 
 static const char *const engine_names[ZO_ENGINES] = {
@@ -96,16 +97,51 @@ enum zo_status zo_cli_tell_time(const struct zo_cli *cli,
 /* Busy while others are too, most of the time: only what the step waits for
  * makes it longer. */
 static void print_busy(FILE *file, const char *name, double busy_seconds,
-                       double bytes_per_second, enum zo_bound bound,
+                       const char *rate, enum zo_bound bound,
                        const struct zo_sim_result *result)
 {
-    (void)fprintf(file, "    %-26s %8.0f %% %8.0f %%", name,
+    (void)fprintf(file, "    %-26s %8.0f %% %8.0f %%  %14s\n", name,
                   100.0 * busy_seconds / result->step_seconds,
-                  100.0 * result->path_seconds[bound] / result->step_seconds);
-    if (bytes_per_second > 0.0) {
-        (void)fprintf(file, "  at %.3g GB/s", bytes_per_second * 1e-9);
+                  100.0 * result->path_seconds[bound] / result->step_seconds,
+                  rate);
+}
+
+/* Products of the devices, bytes of all else; while it is busy. */
+static void print_engine(FILE *file, enum zo_engine index,
+                         const struct zo_sim_result *result)
+{
+    const struct zo_sim_engine *engine = &result->engines[index];
+    char rate[32] = "";
+
+    if (index == ZO_ENGINE_COMPUTE && engine->flops > 0.0) {
+        (void)zo_text_si(rate, sizeof(rate), engine->flops_per_second,
+                         "FLOP/s");
+    } else if (index != ZO_ENGINE_COMPUTE && engine->bytes > 0.0) {
+        (void)zo_text_si(rate, sizeof(rate), engine->bytes_per_second, "B/s");
     }
-    (void)fputc('\n', file);
+    print_busy(file, engine_names[index], engine->busy_seconds, rate,
+               (enum zo_bound)index, result);
+}
+
+static void print_engines(FILE *file, const struct zo_cli_time *time)
+{
+    const struct zo_sim_result *result = &time->result;
+    char rate[32];
+
+    (void)fprintf(file, "    %-26s %10s %10s  %14s\n", "share of the step",
+                  "busy", "waited for", "rate when busy");
+    for (int e = 0; e < ZO_ENGINES; e++) {
+        if (result->engines[e].busy_seconds > 0.0) {
+            print_engine(file, (enum zo_engine)e, result);
+        }
+    }
+    if (result->dram_bytes > 0.0 && zo_profile_dram(&time->profile) > 0.0) {
+        print_busy(file, "host memory", result->dram_busy_seconds,
+                   zo_text_si(rate, sizeof(rate),
+                              result->dram_bytes / result->dram_busy_seconds,
+                              "B/s"),
+                   ZO_BOUND_DRAM, result);
+    }
 }
 
 void zo_cli_print_time(FILE *file, const struct zo_cli_time *time)
@@ -121,27 +157,13 @@ void zo_cli_print_time(FILE *file, const struct zo_cli_time *time)
     (void)fputs("    ", file);
     print_source(file, time);
     (void)fprintf(file,
-                  "\n    bound by %s: %.0f %% of the time; no less than %.3g s "
-                  "at these rates\n",
+                  "\n    bound by %s: %.0f %% of the time\n"
+                  "    no less than %.3g s at these rates\n",
                   zo_bound_text(result->bound),
                   100.0 * result->path_seconds[result->bound] /
                       result->step_seconds,
                   least);
-    (void)fprintf(file, "    %-26s %10s %10s\n", "share of the step", "busy",
-                  "waited for");
-    for (int e = 0; e < ZO_ENGINES; e++) {
-        const struct zo_sim_engine *engine = &result->engines[e];
-
-        if (engine->busy_seconds > 0.0) {
-            print_busy(file, engine_names[e], engine->busy_seconds,
-                       engine->bytes_per_second, (enum zo_bound)e, result);
-        }
-    }
-    if (result->dram_bytes > 0.0 && zo_profile_dram(&time->profile) > 0.0) {
-        print_busy(file, "host memory", result->dram_busy_seconds,
-                   result->dram_bytes / result->step_seconds, ZO_BOUND_DRAM,
-                   result);
-    }
+    print_engines(file, time);
 }
 
 void zo_cli_write_time(struct zo_jsonl *json, const char *key,
@@ -173,6 +195,7 @@ void zo_cli_write_time(struct zo_jsonl *json, const char *key,
         zo_jsonl_real(json, "busy_seconds", engine->busy_seconds);
         zo_jsonl_real(json, "idle_seconds", engine->idle_seconds);
         zo_jsonl_real(json, "bytes", engine->bytes);
+        zo_jsonl_real(json, "flops", engine->flops);
         zo_jsonl_object_end(json);
     }
     zo_jsonl_object_end(json);

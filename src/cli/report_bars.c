@@ -30,7 +30,7 @@ enum { GPU, HOST, PANELS };
 #define TIME_WIDTH 100.0
 
 static const struct panel empty_panels[PANELS] = {
-    {LABEL + 10.0, 240.0, "fullest GPU", "gpu_purposes", "gpu_bytes",
+    {LABEL + 10.0, 240.0, "fullest device", "gpu_purposes", "gpu_bytes",
      "formula_bytes", 0.0},
     {LABEL + 330.0, 190.0, "host", "host_purposes", "host_bytes", NULL, 0.0},
 };
@@ -273,7 +273,7 @@ static void put_group(struct zo_page *page, const char *suite,
     zo_page_figure_begin(
         page, (int)(bottom + 8.0 + put_keys(page, group, panels, 0.0, false)),
         title,
-        "A line a configuration: a bar of the memory of the fullest GPU by "
+        "A line a configuration: a bar of the memory of the fullest device by "
         "purpose, one of host memory, and one of the time of a step. The "
         "table below has the same in numbers.");
     put_heads(page, panels);
@@ -282,12 +282,13 @@ static void put_group(struct zo_page *page, const char *suite,
                 TOP + SPACE * (double)r);
     }
     (void)put_keys(page, group, panels, bottom + 4.0, true);
-    (void)strncat(title,
-                  has_marks(group, panels)
-                      ? ". Thick line: the states by the stage's formula. GPU, "
-                        "host and time have a scale each."
-                      : ". GPU, host and time have a scale each.",
-                  sizeof(title) - strlen(title) - 1);
+    (void)strncat(
+        title,
+        has_marks(group, panels)
+            ? ". Thick line: the states by the stage's formula. Device, "
+              "host and time have a scale each."
+            : ". Device, host and time have a scale each.",
+        sizeof(title) - strlen(title) - 1);
     zo_page_figure_end(page, title);
 }
 

@@ -152,9 +152,9 @@ static void put_known_table(struct zo_page *page,
         "step_seconds_median", "predicted_seconds", "tokens_per_second",
         "exposed_seconds", "h2d_bytes", "d2h_bytes", NULL};
     static const char *const heads[] = {
-        "configuration", "", "layers", "GPU", "states by formula", "host",
-        "step time", "predicted", "tokens/s", "no GPU computes", "to the GPU",
-        "to the host", NULL};
+        "configuration", "", "layers", "device", "states by formula", "host",
+        "step time", "predicted", "tokens/s", "no device computes",
+        "to the devices", "to the host", NULL};
     /* clang-format on */
 
     zo_page_table_begin(page, bench->name, heads);
@@ -211,12 +211,12 @@ static void draw_frontier(struct zo_page *page, const struct frontier *frontier,
         {"predicted", frontier->budget, frontier->predicted, count, 1, false},
     };
     const struct zo_report_chart chart = {
-        .title = "Step time against the budget of GPU memory",
+        .title = "Step time against the budget of device memory",
         .description = "Two lines over the budget: measured, with circles, and "
                        "predicted.",
-        .caption = "From the least that runs to everything resident: what a "
-                   "GiB of GPU memory buys.",
-        .x_name = "GPU memory budget",
+        .caption = "From the least that runs to the most that is of use: "
+                   "what a GiB of device memory buys.",
+        .x_name = "device memory budget",
         .y_name = "time of a step",
         .x_unit = ZO_SCALE_BYTES,
         .y_unit = ZO_SCALE_SECONDS,

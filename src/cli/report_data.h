@@ -32,8 +32,8 @@ ZO_C_BEGIN
 
 /* Busy shares of a step line. */
 #define ZO_REPORT_ENGINE_LIST(X)                       \
-    X(COMPUTE, "compute_seconds", "GPU compute")       \
-    X(H2D, "h2d_seconds", "copies to the GPU")         \
+    X(COMPUTE, "compute_seconds", "computation")       \
+    X(H2D, "h2d_seconds", "copies to the device")      \
     X(D2H, "d2h_seconds", "copies to the host")        \
     X(COLLECTIVE, "collective_seconds", "collectives") \
     X(CPU, "cpu_seconds", "CPU (AdamW)")               \

@@ -148,15 +148,15 @@ static void put_run(struct zo_page *page, const struct zo_report_run *run,
 static void put_runs(struct zo_page *page, const struct zo_report_data *data,
                      double *scratch)
 {
-    static const char *const heads[] = {"run",       "steps",     "first loss",
-                                        "last loss", "best eval", "step time",
-                                        "tokens/s",  "GPU peak",  "host peak",
-                                        "NVMe",      NULL};
+    static const char *const heads[] = {
+        "run",       "steps",     "first loss", "last loss",
+        "best eval", "step time", "tokens/s",   "device peak",
+        "host peak", "NVMe",      NULL};
 
     zo_page_put(page, "<h2>Runs</h2>\n");
     zo_page_table_begin(page,
                         "Step time and tokens/s are medians once warm; the "
-                        "GPU peak is that of the fullest GPU.",
+                        "device peak is that of the fullest device.",
                         heads);
     for (size_t i = 0; i < data->run_count; i++) {
         put_run(page, data->runs[i], i, scratch);

@@ -14,24 +14,24 @@
 #include "src/cli/report_figures.h"
 #include "src/cli/report_scale.h"
 
-#define LEFT         118.0
-#define RIGHT        (ZO_PAGE_WIDTH - 56.0)
-#define COLUMNS      440 /* of memory */
-#define CELLS        780 /* of a lane */
-#define LEVELS       6   /* heights of a cell */
-#define TIER_HEIGHT  180.0
-#define TIER_SPACE   258.0 /* from one to the next */
-#define TIER_TOP     34.0
-#define LANE_HEIGHT  20.0
-#define LANE_SPACE   26.0
-#define LEGEND_SPACE 26.0
-#define AXIS_SPACE   44.0
-#define GPUS_DRAWN   2
-#define CPUS_DRAWN   8
-#define TIERS_DRAWN  6
-#define LANES_DRAWN  24
-#define LABEL_HEIGHT 12.0
-#define CHAR_WIDTH   6.9
+#define LEFT          118.0
+#define RIGHT         (ZO_PAGE_WIDTH - 56.0)
+#define COLUMNS       440 /* of memory */
+#define CELLS         780 /* of a lane */
+#define LEVELS        6   /* heights of a cell */
+#define TIER_HEIGHT   180.0
+#define TIER_SPACE    258.0 /* from one to the next */
+#define TIER_TOP      34.0
+#define LANE_HEIGHT   20.0
+#define LANE_SPACE    26.0
+#define LEGEND_SPACE  26.0
+#define AXIS_SPACE    44.0
+#define DEVICES_DRAWN 2
+#define CPUS_DRAWN    8
+#define TIERS_DRAWN   6
+#define LANES_DRAWN   24
+#define LABEL_HEIGHT  12.0
+#define CHAR_WIDTH    6.9
 
 static const char *const kind_texts[ZO_REPORT_KINDS] = {
     "forward, recompute",
@@ -61,7 +61,7 @@ struct view {
 
 /* ---- what is shown ------------------------------------------------------- */
 
-/* "GPU 3" and "GPU 3 compute": 3; -1 for all else. */
+/* "GPU 3" and "GPU 3 compute" behind "GPU ": 3; -1 for all else. */
 static int number_behind(const char *name, const char *what)
 {
     const size_t length = strlen(what);
@@ -78,7 +78,8 @@ static int number_behind(const char *name, const char *what)
 
 static bool is_drawn(const char *name)
 {
-    return number_behind(name, "GPU ") < GPUS_DRAWN &&
+    return number_behind(name, "GPU ") < DEVICES_DRAWN &&
+           number_behind(name, "device ") < DEVICES_DRAWN &&
            number_behind(name, "CPU ") < CPUS_DRAWN;
 }
 
@@ -532,12 +533,12 @@ static void put_figure(struct zo_page *page, const struct view *view,
     put_legend(page, bottom + AXIS_SPACE);
     zo_page_figure_end(
         page, view->is_all
-                  ? "Bytes of the program's own memory; a GPU's context and "
+                  ? "Bytes of the program's own memory; a device's context and "
                     "libraries come on top. At the right of a lane: the share "
                     "of the step in which it worked."
-                  : "Bytes of the program's own memory; a GPU's context and "
+                  : "Bytes of the program's own memory; a device's context and "
                     "libraries come on top. At the right of a lane: the share "
-                    "of the step in which it worked. Further GPUs and CPU "
+                    "of the step in which it worked. Further devices and CPU "
                     "workers are in the trace, not in the figure.");
 }
 

@@ -388,9 +388,10 @@ static enum zo_status open_tokenizer(struct zo_setup *setup,
     if (status != ZO_E_USAGE || setup->options->tokenizer != NULL) {
         return status;
     }
-    return zo_note_add(notes, ZO_NOTE_INFO,
-                       "%s: only rows of input_ids can be read without it",
-                       zo_err_last()->text);
+    return zo_note_add(
+        notes, ZO_NOTE_INFO,
+        "%s; without a tokenizer only rows of input_ids can be read",
+        zo_err_last()->text);
 }
 
 /* bench: full rows of random ids, two steps of them. */
@@ -566,6 +567,14 @@ static bool stands_in(const struct zo_setup *setup)
     return zo_setup_plans_elsewhere(setup) &&
            setup->devices.machine.device_ops == &zo_device_host &&
            !zo_option_given(setup->options, ZO_OPTION_BACKEND);
+}
+
+const char *zo_setup_device_word(const struct zo_setup *setup)
+{
+    return stands_in(setup) ||
+                   setup->devices.machine.device_ops != &zo_device_host
+               ? "GPU"
+               : "device";
 }
 
 static struct zo_trainer_options

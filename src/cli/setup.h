@@ -90,6 +90,10 @@ enum zo_status zo_setup_gpu_room(const struct zo_machine *machine, int device,
 /* plan with --profile of a shipped machine: what is here does not count. */
 bool zo_setup_plans_elsewhere(const struct zo_setup *setup);
 
+/* What a device of the run is called: "GPU", or "device" where the host backend
+ * is one. */
+const char *zo_setup_device_word(const struct zo_setup *setup);
+
 /* Whether some placement of another configuration would fit; and how many
  * micro batches a step would, as zo_trainer_largest_accumulation(). */
 enum zo_status zo_setup_fits(const struct zo_setup *setup,

@@ -137,6 +137,7 @@ static enum zo_status find_trace_steps(const struct run *run,
         .path = options->trace,
         .first_step = options->trace_first,
         .last_step = options->trace_last,
+        .device = zo_setup_device_word(&run->setup),
     };
     if (zo_option_given(options, ZO_OPTION_TRACE_STEPS) &&
         trace->last_step > steps) {
@@ -492,6 +493,7 @@ static void open_progress(struct run *run)
         .file = options.file,
         .is_terminal = options.is_terminal,
         .total_steps = options.total_steps,
+        .device = zo_setup_device_word(&run->setup),
         .gpu_bytes = run->setup.gpu_memory_bytes,
         .host_bytes = run->setup.host_memory_bytes,
         .nvme_bytes = run->setup.nvme_bytes,

@@ -21,15 +21,14 @@ static const struct zo_stage_row rows[] = {
     {3, "cpu", "none", false, "optimizer cpu",
      "weights split on the devices, masters and moments on the host"},
     {3, "cpu", "cpu", false, "both cpu",
-     "the least GPU memory: weights pass through, unit by unit"},
-    {3, "nvme", "none", false, "optimizer nvme",
-     "masters and moments on NVMe: little host memory"},
+     "weights on the host too: they pass through, unit by unit"},
+    {3, "nvme", "none", false, "optimizer nvme", "masters and moments on NVMe"},
     {3, "nvme", "nvme", false, "both nvme",
-     "all states on NVMe: the least of both memories"},
+     "all states on NVMe: they pass through host memory"},
     {3, "cpu", "cpu", true, "planned",
-     "filled up: what fits the GPU stays there; what train does"},
+     "the planner's choice: what fits a device may stay there"},
     {3, "nvme", "nvme", true, "planned, nvme",
-     "filled up: on NVMe is what fits neither the GPU nor the host"},
+     "the planner's choice: on NVMe is what fits nowhere else"},
 };
 
 const struct zo_stage_row *zo_stage_rows(size_t *count_out)

@@ -176,7 +176,7 @@ static enum zo_status note_weights(const struct zo_run_config *config,
 {
     return zo_note_add(
         notes, ZO_NOTE_WARN,
-        "zero_optimization.offload_param.device: weights stay on the GPU, "
+        "zero_optimization.offload_param.device: weights stay on the device, "
         "where offload_optimizer keeps their masters: %s",
         config->dtype == ZO_BF16 ? "a bf16 weight is half of its master"
                                  : "the update writes both");
@@ -216,7 +216,7 @@ enum zo_status zo_place_notes(const struct zo_run_config *config,
         if (idle[i].idles) {
             ZO_TRY(zo_note_add(notes, ZO_NOTE_INFO,
                                "%s: no effect: in this run what it is about "
-                               "stays on the GPU",
+                               "stays on the device",
                                idle[i].key));
         }
     }

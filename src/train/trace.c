@@ -299,6 +299,11 @@ static const struct zo_op *find_in_lane(const struct zo_trace *trace,
     return NULL;
 }
 
+static const char *device_word(const struct zo_trace *trace)
+{
+    return trace->options.device != NULL ? trace->options.device : "GPU";
+}
+
 /* The lane's name, if a kept operation ran in it. */
 static void put_lane_of_ops(struct zo_trace *trace, uint32_t lane)
 {
@@ -317,8 +322,8 @@ static void put_lane_of_ops(struct zo_trace *trace, uint32_t lane)
     } else if (op->engine == ZO_ENGINE_COLLECTIVE) {
         (void)snprintf(name, sizeof(name), "collectives");
     } else {
-        (void)snprintf(name, sizeof(name), "GPU %d %s", op->device,
-                       zo_engine_text(op->engine));
+        (void)snprintf(name, sizeof(name), "%s %d %s", device_word(trace),
+                       op->device, zo_engine_text(op->engine));
     }
     put_lane(trace, lane, name);
 }
@@ -536,11 +541,12 @@ static void put_counter(struct zo_trace *trace, const char *name, int64_t ns,
     zo_jsonl_object_end(&trace->json);
 }
 
-static const char *name_tier(char *name, enum zo_tier tier, int device,
-                             const char *what)
+static const char *name_tier(const struct zo_trace *trace, char *name,
+                             enum zo_tier tier, int device, const char *what)
 {
     if (tier == ZO_TIER_GPU) {
-        (void)snprintf(name, NAME_BYTES, "GPU %d %s", device, what);
+        (void)snprintf(name, NAME_BYTES, "%s %d %s", device_word(trace), device,
+                       what);
     } else {
         (void)snprintf(name, NAME_BYTES, "%s %s", zo_tier_text(tier), what);
     }
@@ -555,7 +561,7 @@ static void put_counters(struct zo_trace *trace, enum zo_tier tier, int device)
     int64_t bytes = 0;
     char name[NAME_BYTES];
 
-    (void)name_tier(name, tier, device, "bytes");
+    (void)name_tier(trace, name, tier, device, "bytes");
     put_counter(trace, name, trace->base_ns, persistent, 0);
     for (size_t i = 0; i < trace->change_count; i++) {
         const struct change *change = &trace->changes[i];
@@ -616,7 +622,7 @@ static void put_tier_purposes(struct zo_trace *trace, enum zo_tier tier,
     int64_t ns = trace->base_ns;
     char name[NAME_BYTES];
 
-    (void)name_tier(name, tier, device, "by purpose");
+    (void)name_tier(trace, name, tier, device, "by purpose");
     find_purposes(&trace->build->program, tier, device, &purposes);
     for (size_t i = 0; i < trace->change_count; i++) {
         const struct change *change = &trace->changes[i];

@@ -10,7 +10,8 @@
  * but for the moment of writing.
  *
  * What it shows, times in microseconds from the beginning of the first span:
- *   "GPU 0 compute", "GPU 0 h2d", ...   a lane an engine and device
+ *   "GPU 0 compute", "GPU 0 h2d", ...   a lane an engine and device; those of
+ *                                       the host backend are "device 0"
  *   "CPU 0", ...                        a lane a worker of the CPU engine
  *   "steps"                             from the end of one to that of the next
  *   "GPU 0 bytes", "host bytes", ...    a counter a tier: what persists, and
@@ -34,6 +35,7 @@ struct zo_trace; /* opaque */
 struct zo_trace_options {
     const char *path;              /* borrowed until close */
     int64_t first_step, last_step; /* from 1 */
+    const char *device; /* in names, in place of "GPU"; NULL: that; borrowed */
 };
 
 /*

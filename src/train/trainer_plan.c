@@ -94,25 +94,20 @@ static enum zo_status check_nvme(const struct zo_trainer *trainer)
                    zo_text_gib(budget_text, sizeof(budget_text), budget));
 }
 
-/* What a device holds is above its budget.  One that is not here has no name of
- * its own. */
-static enum zo_status fail_device(const struct zo_trainer_options *options,
-                                  int device, uint64_t need)
+/* What stands in for a device that is not here has no name of its own. */
+static const char *device_name(const struct zo_trainer_options *options,
+                               int device, char *text, size_t text_bytes)
 {
     const struct zo_machine *machine = &options->devices->machine;
-    char name[16], need_text[32], budget_text[32];
 
-    (void)snprintf(name, sizeof(name), "GPU %d", device);
-    return ZO_FAIL(
-        ZO_E_FIT,
-        "%s needs %s, and %s are allowed (--gpu-memory); see the plan for what "
-        "it is made of",
-        options->plans_elsewhere
-            ? name
-            : machine->device_ops->info(machine->devices[device])->name,
-        zo_text_gib(need_text, sizeof(need_text), need),
-        zo_text_gib(budget_text, sizeof(budget_text),
-                    options->gpu_memory_bytes));
+    if (options->plans_elsewhere) {
+        (void)snprintf(text, text_bytes, "GPU %d", device);
+    } else {
+        (void)snprintf(
+            text, text_bytes, "%s",
+            machine->device_ops->info(machine->devices[device])->name);
+    }
+    return text;
 }
 
 /* The first budget that the plan passes. */
@@ -120,7 +115,7 @@ static enum zo_status check_budgets(const struct zo_trainer *trainer)
 {
     const struct zo_trainer_options *options = &trainer->options;
     const struct zo_program *program = &trainer->build.program;
-    char need_text[32], budget_text[32];
+    char name[64], need_text[32], budget_text[32];
     uint64_t host = program->arena_bytes[ZO_TIER_CPU][0] +
                     program->arena_bytes[ZO_TIER_PAGEABLE][0];
 
@@ -130,7 +125,14 @@ static enum zo_status check_budgets(const struct zo_trainer *trainer)
 
         if (options->gpu_memory_bytes != 0 &&
             need > options->gpu_memory_bytes) {
-            return fail_device(options, d, need);
+            return ZO_FAIL(
+                ZO_E_FIT,
+                "%s needs %s, and %s are allowed (--gpu-memory); see the plan "
+                "for what it is made of",
+                device_name(options, d, name, sizeof(name)),
+                zo_text_gib(need_text, sizeof(need_text), need),
+                zo_text_gib(budget_text, sizeof(budget_text),
+                            options->gpu_memory_bytes));
         }
         host += is_host_memory(options) ? need : 0;
     }

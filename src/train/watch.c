@@ -94,12 +94,13 @@ static void put_tiers(struct zo_watch *watch,
     char name[16];
 
     for (size_t d = 0; d < metrics->device_count && d < DEVICES_MAX; d++) {
-        (void)snprintf(name, sizeof(name), "GPU %zu", d);
+        (void)snprintf(name, sizeof(name), "%s %zu", options->device, d);
         put_tier(watch, name, metrics->gpu_bytes[d], metrics->gpu_bytes_peak[d],
                  options->gpu_bytes);
     }
     if (metrics->device_count > DEVICES_MAX) {
-        put(watch, "  and %zu more GPUs", metrics->device_count - DEVICES_MAX);
+        put(watch, "  and %zu more of such",
+            metrics->device_count - DEVICES_MAX);
         end_line(watch);
     }
     put_tier(watch, "host", metrics->host_bytes, metrics->host_bytes_peak,
@@ -258,8 +259,8 @@ static void print(struct zo_watch *watch, const struct zo_step_metrics *metrics)
     struct engine engines[ENGINES];
     char gpu[16], host[16], nvme[16];
 
-    put(watch, "  GPU %s  host %s", gib(gpu, fullest(metrics)),
-        gib(host, metrics->host_bytes));
+    put(watch, "  %s %s  host %s", watch->options.device,
+        gib(gpu, fullest(metrics)), gib(host, metrics->host_bytes));
     if (metrics->nvme_bytes > 0) {
         put(watch, "  NVMe %s", gib(nvme, metrics->nvme_bytes));
     }

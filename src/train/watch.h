@@ -18,6 +18,7 @@ struct zo_watch_options {
     FILE *file;       /* borrowed */
     bool is_terminal; /* may be drawn over */
     int64_t total_steps;
+    const char *device; /* what one is called: "GPU", "device"; borrowed */
     /* What a tier may take; 0: not known. */
     uint64_t gpu_bytes, host_bytes, nvme_bytes;
 };
