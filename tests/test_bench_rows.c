@@ -45,7 +45,7 @@ static struct zo_bench_row sample(int i)
     row.median_seconds = 0.1;
     row.min_seconds = 1.0 / 3.0;
     row.engine_seconds[ZO_ENGINE_NVME] = 2.5;
-    row.h2d_bytes = 99;
+    row.h2d_bytes = row.state == ZO_BENCH_RAN ? 99 : 0; /* else not known */
     row.loss = 11.25;
     return row;
 }

@@ -332,6 +332,9 @@ static void test_bench(void)
     TAP_CHECK_INT(count_of("stroke-width=\"3\"/>"), 3); /* the formula */
     TAP_CHECK(has("context and libraries"));            /* 3 MiB less 2 */
     TAP_CHECK(has("for &lt;all&gt;"));
+    /* What no row has is no column; layers stand under the figure. */
+    TAP_CHECK(has(">states by formula</th>") && !has(">tokens/s</th>"));
+    TAP_CHECK(!has(">by the driver</th>") && !has(">layers</th>"));
     TAP_CHECK(has("Step time against the budget of device memory"));
     TAP_CHECK_INT(count_of("<circle"), 2);
     /* first, last, least, largest of the measured, in order of budget */

@@ -39,6 +39,17 @@ static void put_seconds(struct zo_jsonl *json, const char *key, double seconds)
     }
 }
 
+/* Of a step; what did not run moved nothing that is known. */
+static void put_moved(struct zo_jsonl *json, const char *key,
+                      const struct zo_bench_row *row, uint64_t bytes)
+{
+    if (row->state == ZO_BENCH_RAN) {
+        zo_jsonl_uint(json, key, bytes);
+    } else {
+        zo_jsonl_null(json, key);
+    }
+}
+
 static void put_purposes(struct zo_jsonl *json, const char *key,
                          const uint64_t *purposes)
 {
@@ -87,8 +98,8 @@ static void put_times(struct zo_jsonl *json, const struct zo_bench_row *row)
                       row->engine_seconds[e]);
     }
     zo_jsonl_object_end(json);
-    zo_jsonl_uint(json, "h2d_bytes", row->h2d_bytes);
-    zo_jsonl_uint(json, "d2h_bytes", row->d2h_bytes);
+    put_moved(json, "h2d_bytes", row, row->h2d_bytes);
+    put_moved(json, "d2h_bytes", row, row->d2h_bytes);
     zo_jsonl_real(json, "loss", row->loss);
 }
 

@@ -224,8 +224,15 @@ static double put_keys(struct zo_page *page, const struct group *group,
     return line + KEY_SPACE;
 }
 
-static void put_heads(struct zo_page *page, const struct panel *panels)
+static void put_heads(struct zo_page *page, const char *suite,
+                      const struct panel *panels)
 {
+    if (strcmp(suite, "frontier") == 0) {
+        zo_page_put(page,
+                    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" "
+                    "font-weight=\"600\">device budget</text>\n",
+                    LABEL, TOP - 14.0);
+    }
     for (int p = 0; p < PANELS; p++) {
         zo_page_put(page,
                     "<text x=\"%.1f\" y=\"%.1f\" font-weight=\"600\">%s"
@@ -276,7 +283,7 @@ static void put_group(struct zo_page *page, const char *suite,
         "A line a configuration: a bar of the memory of the fullest device by "
         "purpose, one of host memory, and one of the time of a step. The "
         "table below has the same in numbers.");
-    put_heads(page, panels);
+    put_heads(page, suite, panels);
     for (size_t r = 0; r < group->count; r++) {
         put_bar(page, group->rows[r], panels, most_seconds,
                 TOP + SPACE * (double)r);

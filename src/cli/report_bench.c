@@ -77,7 +77,8 @@ static void put_value(struct zo_page *page, const char *key,
         } else if (ends_in(key, "seconds") || strstr(key, "seconds_")) {
             zo_page_cell_seconds(page, zo_json_number(value));
         } else {
-            zo_page_cell(page, zo_json_number(value), 6);
+            zo_page_cell(page, zo_json_number(value),
+                         ends_in(key, "per_second") ? 4 : 6);
         }
         return;
     case ZO_JSON_STRING:
@@ -142,21 +143,65 @@ static void put_name(struct zo_page *page, const struct zo_json *row)
     zo_page_put(page, "</th>");
 }
 
-/* Rows of stages, frontier and sweep. */
+/* Whether a row has a number, or a text, of that key. */
+static bool has_value(const struct zo_report_bench *bench, const char *key)
+{
+    for (size_t r = 0; r < bench->row_count && r < ROWS_MAX; r++) {
+        const struct zo_json *value =
+            zo_json_get(zo_json_root(bench->rows[r].doc), key);
+
+        if (value != NULL && zo_json_type(value) != ZO_JSON_NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether rows differ in their number of layers: else the figure says it. */
+static bool differs_in_layers(const struct zo_report_bench *bench)
+{
+    for (size_t r = 1; r < bench->row_count; r++) {
+        if (zo_report_number(zo_json_root(bench->rows[r].doc), "layers") !=
+            zo_report_number(zo_json_root(bench->rows[0].doc), "layers")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Rows of stages, frontier and sweep; a column that tells nothing is left
+ * out. */
 static void put_known_table(struct zo_page *page,
                             const struct zo_report_bench *bench)
 {
-    /* clang-format off */
-    static const char *const keys[] = {
-        "state", "layers", "gpu_bytes", "formula_bytes", "host_bytes",
-        "step_seconds_median", "predicted_seconds", "tokens_per_second",
-        "exposed_seconds", "h2d_bytes", "d2h_bytes", NULL};
-    static const char *const heads[] = {
-        "configuration", "", "layers", "device", "states by formula", "host",
-        "step time", "predicted", "tokens/s", "no device computes",
-        "to the devices", "to the host", NULL};
-    /* clang-format on */
+    static const struct {
+        const char *key, *head;
+    } all[] = {
+        {"state", ""},
+        {"layers", "layers"},
+        {"gpu_bytes", "device"},
+        {"gpu_driver_bytes", "by the driver"},
+        {"formula_bytes", "states by formula"},
+        {"host_bytes", "host"},
+        {"step_seconds_median", "step time"},
+        {"predicted_seconds", "predicted"},
+        {"tokens_per_second", "tokens/s"},
+        {"exposed_seconds", "no device computes"},
+        {"h2d_bytes", "to the devices"},
+        {"d2h_bytes", "to the host"},
+    };
+    const char *keys[ZO_COUNT(all) + 1], *heads[ZO_COUNT(all) + 2];
+    size_t count = 0;
 
+    for (size_t c = 0; c < ZO_COUNT(all); c++) {
+        if (has_value(bench, all[c].key) &&
+            (strcmp(all[c].key, "layers") != 0 || differs_in_layers(bench))) {
+            keys[count] = all[c].key;
+            heads[++count] = all[c].head;
+        }
+    }
+    heads[0] = "configuration";
+    keys[count] = heads[count + 1] = NULL;
     zo_page_table_begin(page, bench->name, heads);
     for (size_t r = 0; r < bench->row_count && r < ROWS_MAX; r++) {
         const struct zo_json *row = zo_json_root(bench->rows[r].doc);

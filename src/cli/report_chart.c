@@ -6,7 +6,8 @@
 
 #define HEIGHT      256
 #define LEFT        84.0
-#define RIGHT       (ZO_PAGE_WIDTH - 150.0)
+#define RIGHT       (ZO_PAGE_WIDTH - 180.0)
+#define SAMPLE      24.0 /* of a line, in front of its name */
 #define TOP         34.0
 #define BOTTOM      (HEIGHT - 40.0)
 #define COLUMNS     360 /* of a line: two points each at most */
@@ -152,8 +153,10 @@ static bool find_end(const struct zo_report_line *line, size_t *end_out)
 static void put_label(struct zo_page *page, const struct zo_report_line *line,
                       double x, double y)
 {
-    zo_page_put(page, "<text class=\"halo\" x=\"%.1f\" y=\"%.1f\">", x + 8.0,
-                y + 4.0);
+    zo_page_put(page, "<path d=\"M%.1f %.1fh%.1f\" ", x + 8.0, y, SAMPLE);
+    zo_page_stroke(page, line->stroke);
+    zo_page_put(page, "/><text class=\"halo\" x=\"%.1f\" y=\"%.1f\">",
+                x + SAMPLE + 14.0, y + 4.0);
     zo_page_text(page, line->label, 22);
     zo_page_put(page, "</text>\n");
 }

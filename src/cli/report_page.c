@@ -266,7 +266,9 @@ void zo_page_table_end(struct zo_page *page)
 void zo_page_cell(struct zo_page *page, double value, int digits)
 {
     zo_page_put(page, "<td class=\"n\">");
-    if (isfinite(value)) {
+    if (fabs(value) >= 1000.0 && fabs(value) < 1e7) {
+        zo_page_put(page, "%.0f", value); /* %g would take an exponent */
+    } else if (isfinite(value)) {
         zo_page_put(page, "%.*g", digits, value);
     } else {
         zo_page_put(page, "n/a");
