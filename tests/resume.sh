@@ -70,6 +70,37 @@ reads() {
 case_ 'states are saved, and the newest kept' keeps
 case_ 'a state is read as a model is' reads
 
+# A save that is due is due once, also while its copy is taken.
+keeps_time() {
+  trains 0 time --save-minutes 0.005 --max-steps 2000 --max-grad-norm 1 \
+    --logging-steps 100000 &&
+    grep -o '"kind":"save","step":[0-9]*' time/metrics.jsonl |
+    awk -F: '{ if (NR > 1 && $3 - last < 3 && $3 < 2000) exit 1; last = $3 }
+        END { if (NR < 2) exit 1 }'
+}
+case_ 'states are saved by time, each once' keeps_time
+# A model that was saved on the way is that of a run which ends there.  Killed,
+# since any other end would save one more.
+keeps_models() {
+  exits 0 train --model words --data ids.jsonl --bf16 --max-steps 500 \
+    --output there --lr-scheduler-type constant --max-grad-norm 1 || return 1
+  "$program" train --model words --data ids.jsonl --bf16 --max-steps 100000 \
+    --output way --save-steps 500 --save-only-model --logging-steps 100000 \
+    --lr-scheduler-type constant --max-grad-norm 1 >out 2>err &
+  child=$!
+  tries=0
+  until test -e way/model/model.safetensors; do
+    kill -0 $child 2>/dev/null && test $tries -lt 600 || return 1
+    tries=$((tries + 1))
+    sleep 0.05
+  done
+  kill -s KILL $child
+  wait $child 2>/dev/null
+  test "$(grep -c '"kind":"step"' way/metrics.jsonl)" -lt 1000 &&
+    cmp way/model/model.safetensors there/model/model.safetensors
+}
+case_ 'so are models, which are those behind their step' keeps_models
+
 # ---- which is continued ----
 refuses() {
   trains 2 kept && says 'holds states of an earlier run' && says '--resume' &&
