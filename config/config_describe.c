@@ -4,6 +4,26 @@
 
 #include "config/run_config.h"
 
+const char *zo_home_limit_name(enum zo_home_limit limit)
+{
+    switch (limit) {
+    case ZO_HOME_PLANNED:
+        return "planned";
+    case ZO_HOME_GPU:
+        return "none";
+    case ZO_HOME_CPU:
+        return "cpu";
+    case ZO_HOME_NVME:
+        return "nvme";
+    }
+    return "";
+}
+
+const char *zo_loss_reduction_name(enum zo_loss_reduction reduction)
+{
+    return reduction == ZO_LOSS_PER_TOKEN ? "token" : "micro_batch";
+}
+
 static enum zo_status describe_batch(const struct zo_run_config *config,
                                      struct zo_notes *notes)
 {

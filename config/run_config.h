@@ -245,6 +245,9 @@ void zo_run_config_fini(struct zo_run_config *config);
 
 /* "WarmupLR", "linear", ... */
 const char *zo_schedule_type_name(enum zo_schedule_type type);
+/* As in the JSON, but for "planned": there it is silent. */
+const char *zo_home_limit_name(enum zo_home_limit limit);
+const char *zo_loss_reduction_name(enum zo_loss_reduction reduction);
 
 ZO_C_END
 

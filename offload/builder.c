@@ -535,6 +535,8 @@ static enum zo_status build_all(struct zo_lister *lister)
     ZO_TRY(open_lister(lister));
     ZO_TRY(zo_alloc((size_t)options->unit_count * (size_t)options->device_count,
                     sizeof(build->units[0]), "the builder", &build->units));
+    ZO_TRY(zo_alloc((size_t)options->unit_count, sizeof(build->copies[0]),
+                    "the builder", &build->copies));
     ZO_TRY(zo_build_add_pages(build));
     for (int d = 0; d < options->device_count; d++) {
         ZO_TRY(zo_build_add_device(build, d));
@@ -546,6 +548,10 @@ static enum zo_status build_all(struct zo_lister *lister)
     }
     if (options->has_evaluation || options->evaluates_only) {
         ZO_TRY(build_evaluation(lister));
+    }
+    if (!options->evaluates_only) {
+        ZO_TRY(zo_build_add_copies(build));
+        ZO_TRY(zo_lister_save(lister));
     }
     return zo_layout(&build->program);
 }
@@ -595,8 +601,8 @@ enum zo_status zo_build_train(const struct zo_build_options *options,
     enum zo_status status;
 
     check_options(options);
-    *build_out =
-        (struct zo_build){.options = *options, .evaluation_schedule = -1};
+    *build_out = (struct zo_build){
+        .options = *options, .evaluation_schedule = -1, .save_schedule = -1};
     zo_program_init(&build_out->program, options->device_count);
     status = build_all(&lister);
     close_lister(&lister);
@@ -613,5 +619,6 @@ void zo_build_fini(struct zo_build *build)
     }
     zo_program_fini(&build->program);
     zo_free(build->units);
+    zo_free(build->copies);
     *build = (struct zo_build){0};
 }

@@ -25,6 +25,9 @@
  * Otherwise an update reads nothing but its own gradient, so it may stand
  * right behind it: a resident gradient then lives no longer than that, and
  * those on the host may share a ring.
+ *
+ * A list of its own copies the states behind step k, for a save.  It joins
+ * the list in which AdamW(k, unit) stands: k, or k + 1 if updates wait.
  */
 #ifndef ZO_OFFLOAD_BUILDER_H
 #define ZO_OFFLOAD_BUILDER_H
@@ -207,6 +210,7 @@ struct zo_build {
     struct zo_build_options options;
     struct zo_program program;
     struct zo_unit_buffers *units;        /* (units, devices); owned */
+    struct zo_unit_buffers *copies;       /* (units), for saves; owned */
     zo_buffer_id record, control, result; /* host */
     zo_buffer_id batch_host;              /* (micros, devices) blobs, slots */
     zo_buffer_id norms_host, losses_host, bad_host;
@@ -223,6 +227,7 @@ struct zo_build {
     zo_buffer_id bad[ZO_DEVICES_MAX], norm_workspace[ZO_DEVICES_MAX];
     int step_schedule, tail_schedule;
     int evaluation_schedule; /* -1: none */
+    int save_schedule;       /* joins a step; -1: none */
 };
 
 static inline struct zo_unit_buffers *

@@ -5,11 +5,14 @@
 #ifndef ZO_OFFLOAD_BUILDER_INTERNAL_H
 #define ZO_OFFLOAD_BUILDER_INTERNAL_H
 
+#include <limits.h>
+
 #include "offload/builder.h"
 #include "offload/stream.h"
 
 #define ZO_EMIT_ACCESSES_MAX 24
-#define ZO_GAPS_MAX          16 /* of a unit */
+#define ZO_GAPS_MAX          16      /* of a unit */
+#define ZO_PRIORITY_COPY     INT_MAX /* whatever else is ready goes first */
 
 struct zo_lister {
     struct zo_build *build;
@@ -211,9 +214,21 @@ uint64_t zo_build_nvme_slot_bytes(const struct zo_build_options *options,
                                   int unit);
 enum zo_status zo_lister_update_nvme(struct zo_lister *lister, int unit,
                                      zo_buffer_id grad) ZO_MUST_CHECK;
-/* Weights of a unit, whole, from NVMe to the host. */
+/* A state of a unit, whole, from NVMe to the host. */
+struct zo_load {
+    const char *name; /* of the operations; static storage */
+    int unit, priority;
+    size_t elem_bytes;
+    zo_buffer_id target, source;
+};
+enum zo_status zo_lister_load(const struct zo_lister *lister,
+                              const struct zo_load *load) ZO_MUST_CHECK;
 enum zo_status zo_lister_load_weights(const struct zo_lister *lister, int unit,
                                       zo_buffer_id target) ZO_MUST_CHECK;
+
+/* builder_save.c: room for a copy of the states, and the list that fills it. */
+enum zo_status zo_build_add_copies(struct zo_build *build) ZO_MUST_CHECK;
+enum zo_status zo_lister_save(struct zo_lister *lister) ZO_MUST_CHECK;
 
 /*
  * builder_run.c: the operations' zo_op_fn; addresses in `at`, in this order.

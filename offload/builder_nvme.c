@@ -160,33 +160,47 @@ enum zo_status zo_lister_update_nvme(struct zo_lister *lister, int u,
     return ZO_OK;
 }
 
+enum zo_status zo_lister_load(const struct zo_lister *lister,
+                              const struct zo_load *load)
+{
+    struct zo_build *build = lister->build;
+    const struct zo_build_options *options = &build->options;
+    const int64_t elems = options->units[load->unit].elems;
+    const int64_t step = piece_elems(options);
+    const struct zo_op op = {
+        .name = load->name,
+        .engine = ZO_ENGINE_NVME,
+        .unit = load->unit,
+        .micro = -1,
+        .priority = load->priority,
+    };
+
+    for (int64_t at = 0; at < elems; at += step) {
+        const uint64_t first = (uint64_t)at * load->elem_bytes;
+        const uint64_t bytes =
+            chunk_bytes(zo_min_i64(step, elems - at), load->elem_bytes);
+
+        ZO_TRY(zo_schedule_add(
+            &build->program, lister->schedule, &op,
+            (const struct zo_access[]){{load->target, ZO_WRITE, first, bytes},
+                                       {load->source, ZO_READ, first, bytes}},
+            2));
+    }
+    return ZO_OK;
+}
+
 enum zo_status zo_lister_load_weights(const struct zo_lister *lister, int u,
                                       zo_buffer_id target)
 {
     struct zo_build *build = lister->build;
-    const struct zo_build_options *options = &build->options;
-    const zo_buffer_id source = zo_build_unit(build, u, 0)->weights;
-    const uint64_t elem_bytes = zo_dtype_bytes(options->type);
-    const int64_t elems = options->units[u].elems;
-    const int64_t step = piece_elems(options);
-    const struct zo_op op = {
-        .name = "weights from NVMe",
-        .engine = ZO_ENGINE_NVME,
-        .unit = u,
-        .micro = -1,
-        .priority = -1, /* a device waits for them: before all updates */
-    };
 
-    for (int64_t at = 0; at < elems; at += step) {
-        const uint64_t first = (uint64_t)at * elem_bytes;
-        const uint64_t bytes =
-            chunk_bytes(zo_min_i64(step, elems - at), elem_bytes);
-
-        ZO_TRY(zo_schedule_add(
-            &build->program, lister->schedule, &op,
-            (const struct zo_access[]){{target, ZO_WRITE, first, bytes},
-                                       {source, ZO_READ, first, bytes}},
-            2));
-    }
-    return ZO_OK;
+    return zo_lister_load(
+        lister, &(struct zo_load){
+                    .name = "weights from NVMe",
+                    .unit = u,
+                    .priority = -1, /* a device waits: before all updates */
+                    .elem_bytes = zo_dtype_bytes(build->options.type),
+                    .target = target,
+                    .source = zo_build_unit(build, u, 0)->weights,
+                });
 }

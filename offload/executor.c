@@ -77,21 +77,36 @@ static enum zo_status check_comm(struct zo_executor *executor)
 
 /* ---- opening and closing ------------------------------------------------ */
 
-/* Operations of a lane in the list that has most of them. */
-static uint32_t lane_ops_max(const struct zo_program *program, uint32_t lane)
+size_t zo_executor_most(const struct zo_program *program,
+                        zo_list_count_fn count, const void *context)
 {
-    uint32_t most = 0;
+    size_t alone = 0, joins = 0;
 
     for (int s = 0; s < program->schedule_count; s++) {
         const struct zo_schedule *list = &program->schedules[s];
-        uint32_t count = 0;
+        size_t *most = list->joins ? &joins : &alone;
+        const size_t counted = count(list, context);
 
-        for (size_t i = 0; i < list->op_count; i++) {
-            count += zo_lane_of(program, &list->ops[i]) == lane;
-        }
-        most = count > most ? count : most;
+        *most = counted > *most ? counted : *most;
     }
-    return most;
+    return alone + joins;
+}
+
+struct lane_of_program {
+    const struct zo_program *program;
+    uint32_t lane;
+};
+
+static size_t count_lane_ops(const struct zo_schedule *list,
+                             const void *context)
+{
+    const struct lane_of_program *of = context;
+    size_t count = 0;
+
+    for (size_t i = 0; i < list->op_count; i++) {
+        count += zo_lane_of(of->program, &list->ops[i]) == of->lane;
+    }
+    return count;
 }
 
 /* The events of one of a lane's streams. */
@@ -117,7 +132,9 @@ static enum zo_status open_lane(struct zo_executor *executor, uint32_t index)
     const enum zo_engine engine =
         is_collective ? ZO_ENGINE_COLLECTIVE
                       : (enum zo_engine)(index % ZO_ENGINE_COLLECTIVE);
-    const uint32_t ops = lane_ops_max(executor->program, index);
+    const struct lane_of_program of = {executor->program, index};
+    const uint32_t ops =
+        (uint32_t)zo_executor_most(executor->program, count_lane_ops, &of);
 
     if (ops == 0) {
         return ZO_OK; /* no stream, no thread */
@@ -168,42 +185,41 @@ static void close_lane(struct zo_executor *executor, struct zo_lane *lane)
     zo_free(lane->queue);
 }
 
-/* Operations of NVMe of a unit, in the list that has most of them: what
- * touches the unit behind them waits for each. */
-static size_t unit_pieces_max(const struct zo_program *program)
+/* Operations of NVMe of the unit that has most of them: what touches the unit
+ * behind them waits for each. */
+static size_t count_unit_pieces(const struct zo_schedule *list,
+                                const void *context)
 {
-    size_t most = 0;
+    size_t most = 0, count = 0;
+    int unit = -1;
 
-    for (int s = 0; s < program->schedule_count; s++) {
-        const struct zo_schedule *list = &program->schedules[s];
-        size_t count = 0;
-        int unit = -1;
+    (void)context;
+    for (size_t i = 0; i < list->op_count; i++) {
+        const struct zo_op *op = &list->ops[i];
 
-        for (size_t i = 0; i < list->op_count; i++) {
-            const struct zo_op *op = &list->ops[i];
-
-            if (op->engine == ZO_ENGINE_NVME) {
-                count = op->unit == unit ? count + 1 : 1;
-                unit = op->unit;
-            }
-            most = count > most ? count : most;
+        if (op->engine == ZO_ENGINE_NVME) {
+            count = op->unit == unit ? count + 1 : 1;
+            unit = op->unit;
         }
+        most = count > most ? count : most;
     }
     return most;
 }
 
+static size_t count_ops(const struct zo_schedule *list, const void *context)
+{
+    (void)context;
+    return list->op_count;
+}
+
 static enum zo_status open_instances(struct zo_executor *executor)
 {
-    size_t most = 0;
+    const struct zo_program *program = executor->program;
 
-    for (int s = 0; s < executor->program->schedule_count; s++) {
-        if (executor->program->schedules[s].op_count > most) {
-            most = executor->program->schedules[s].op_count;
-        }
-    }
-    executor->instance_count = 2 * most + 1;
-    executor->preds_max =
-        executor->lane_count + 32 + unit_pieces_max(executor->program);
+    executor->instance_count =
+        2 * zo_executor_most(program, count_ops, NULL) + 1;
+    executor->preds_max = executor->lane_count + 32 +
+                          zo_executor_most(program, count_unit_pieces, NULL);
     ZO_TRY(zo_alloc(executor->instance_count, sizeof(executor->instances[0]),
                     "the window of operations", &executor->instances));
     ZO_TRY(zo_alloc(executor->instance_count * executor->preds_max,
@@ -724,15 +740,12 @@ static void admit(struct zo_executor *executor, int schedule, int slot)
     }
 }
 
-enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
-                                 uint64_t *ticket_out)
+/* With a slot, which is taken until then. */
+static enum zo_status begin(struct zo_executor *executor, int schedule,
+                            int slot, uint64_t *ticket_out)
 {
-    const int slot = executor->next_slot;
     bool moved = false;
 
-    ZO_TRY(failure_of(executor));
-    ZO_ASSERT(executor->retired_below >= executor->slot_ticket[slot]);
-    zo_times_start(executor, slot);
     if (executor->options.is_serial) {
         if (zo_executor_run_serial(executor, schedule, slot) != ZO_OK) {
             return fail_run(executor);
@@ -741,7 +754,6 @@ enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
         admit(executor, schedule, slot);
     }
     executor->slot_ticket[slot] = executor->next_instance;
-    executor->next_slot = 1 - slot;
     if (ticket_out != NULL) {
         *ticket_out = executor->next_instance;
     }
@@ -750,6 +762,32 @@ enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
         return fail_run(executor);
     }
     return ZO_OK;
+}
+
+enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
+                                 uint64_t *ticket_out)
+{
+    const int slot = executor->next_slot;
+
+    ZO_TRY(failure_of(executor));
+    ZO_ASSERT(executor->retired_below >= executor->slot_ticket[slot]);
+    ZO_ASSERT(!executor->program->schedules[schedule].joins);
+    zo_times_start(executor, slot);
+    executor->next_slot = 1 - slot;
+    return begin(executor, schedule, slot, ticket_out);
+}
+
+enum zo_status zo_executor_join(struct zo_executor *executor, int schedule,
+                                uint64_t *ticket_out)
+{
+    ZO_TRY(failure_of(executor));
+    ZO_ASSERT(executor->program->schedules[schedule].joins);
+    return begin(executor, schedule, 1 - executor->next_slot, ticket_out);
+}
+
+bool zo_executor_is_done(const struct zo_executor *executor, uint64_t ticket)
+{
+    return executor->retired_below >= ticket;
 }
 
 void zo_executor_counters(struct zo_executor *executor,

@@ -10,8 +10,8 @@
  *
  * Life cycle: open allocates, touches and clears every arena of the program;
  * then acquire a slot, fill its records, start a list, any number of times,
- * with at most two lists under way; drain; close.  Nothing is allocated after
- * open.
+ * with at most two lists under way, and one more that has joined each; drain;
+ * close.  Nothing is allocated after open, but for the tier of copies.
  */
 #ifndef ZO_OFFLOAD_EXECUTOR_H
 #define ZO_OFFLOAD_EXECUTOR_H
@@ -84,6 +84,28 @@ enum zo_status zo_executor_start(struct zo_executor *executor, int schedule,
                                  uint64_t *ticket_out) ZO_MUST_CHECK;
 
 /*
+ * Starts a list that joins (struct zo_schedule) the one started last, behind
+ * it: with its slot, which is acquired again when both are done.  At most one
+ * joins each.
+ */
+enum zo_status zo_executor_join(struct zo_executor *executor, int schedule,
+                                uint64_t *ticket_out) ZO_MUST_CHECK;
+
+/* Whether every operation up to a ticket was done when that was last looked
+ * at: by start, acquire and wait. */
+bool zo_executor_is_done(const struct zo_executor *executor, uint64_t ticket);
+
+/*
+ * Allocates and touches the tier of copies; once, with nothing under way.  A
+ * list that touches it may be started from then on.
+ *
+ *   ZO_E_LOCK, ZO_E_NOMEM   there is no such memory; the executor goes on
+ *                           without
+ */
+enum zo_status zo_executor_open_copy(struct zo_executor *executor,
+                                     struct zo_pool *pool) ZO_MUST_CHECK;
+
+/*
  * Issues until every operation of the list is done.
  *
  *   any status an operation failed with, or ZO_E_COMM when collectives have;
@@ -124,7 +146,8 @@ struct zo_executor_counters {
 void zo_executor_counters(struct zo_executor *executor,
                           struct zo_executor_counters *counters_out);
 
-/* Likewise of the list that was started last with a slot. */
+/* Likewise of the list that was started last with a slot, and of one that has
+ * joined it. */
 void zo_executor_list_counters(struct zo_executor *executor, int slot,
                                struct zo_executor_counters *counters_out);
 
@@ -140,9 +163,10 @@ const char *zo_executor_nvme_notes(const struct zo_executor *executor);
  * zo_clock_ns().  The spans of a lane, or of a worker, never overlap.
  */
 struct zo_op_span {
-    uint32_t op; /* of the list */
-    int worker;  /* CPU engine: which; NVMe: which of those that run side by
-                    side; else 0 */
+    int schedule; /* the list, or one that has joined it */
+    uint32_t op;  /* of that */
+    int worker;   /* CPU engine: which; NVMe: which of those that run side by
+                     side; else 0 */
     int64_t begin_ns, end_ns;
 };
 

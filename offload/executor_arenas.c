@@ -69,14 +69,13 @@ static void clear_part(void *work, int64_t index)
            (size_t)zo_min_i64(CLEAR_BYTES, clearing->size_bytes - first));
 }
 
-static void clear(const struct zo_executor *executor, void *memory,
-                  uint64_t size_bytes)
+static void clear(struct zo_pool *pool, void *memory, uint64_t size_bytes)
 {
     struct clearing clearing = {memory, (int64_t)size_bytes};
     const int64_t parts = zo_div_ceil(clearing.size_bytes, CLEAR_BYTES);
 
-    if (executor->options.pool != NULL) {
-        zo_pool_run(executor->options.pool, clear_part, &clearing, parts);
+    if (pool != NULL) {
+        zo_pool_run(pool, clear_part, &clearing, parts);
         return;
     }
     for (int64_t i = 0; i < parts; i++) {
@@ -113,11 +112,68 @@ enum zo_status zo_executor_open_arenas(struct zo_executor *executor)
     ZO_TRY(machine->device_ops->mem_alloc(machine->devices[0], ZO_MEM_PINNED,
                                           "the host arena", pinned_bytes,
                                           &executor->arenas[ZO_TIER_CPU][0]));
-    clear(executor, executor->arenas[ZO_TIER_CPU][0], pinned_bytes);
+    clear(executor->options.pool, executor->arenas[ZO_TIER_CPU][0],
+          pinned_bytes);
     ZO_TRY(zo_huge_alloc(pageable_bytes, "the pageable host arena",
                          &executor->arenas[ZO_TIER_PAGEABLE][0]));
-    clear(executor, executor->arenas[ZO_TIER_PAGEABLE][0], pageable_bytes);
+    clear(executor->options.pool, executor->arenas[ZO_TIER_PAGEABLE][0],
+          pageable_bytes);
     return ZO_OK;
+}
+
+/* Whether anything but the CPU engine copies to the tier of copies. */
+static bool needs_locked_copy(const struct zo_program *program)
+{
+    for (int s = 0; s < program->schedule_count; s++) {
+        const struct zo_schedule *list = &program->schedules[s];
+
+        for (size_t i = 0; i < list->op_count; i++) {
+            const struct zo_op *op = &list->ops[i];
+
+            for (uint32_t a = 0; a < op->access_count; a++) {
+                const zo_buffer_id id =
+                    list->accesses[op->access_first + a].buffer;
+
+                if (op->engine != ZO_ENGINE_CPU &&
+                    program->buffers[id].tier == ZO_TIER_COPY) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
+enum zo_status zo_executor_open_copy(struct zo_executor *executor,
+                                     struct zo_pool *pool)
+{
+    const struct zo_machine *machine = executor->machine;
+    const uint64_t bytes = executor->program->arena_bytes[ZO_TIER_COPY][0];
+    void **arena = &executor->arenas[ZO_TIER_COPY][0];
+
+    ZO_ASSERT(*arena == NULL);
+    executor->locks_copy = needs_locked_copy(executor->program);
+    ZO_TRY(executor->locks_copy
+               ? machine->device_ops->mem_alloc(
+                     machine->devices[0], ZO_MEM_PINNED, "a copy of the states",
+                     bytes, arena)
+               : zo_huge_alloc(bytes, "a copy of the states", arena));
+    clear(pool, *arena, bytes);
+    return ZO_OK;
+}
+
+static void close_copy(struct zo_executor *executor)
+{
+    const struct zo_machine *machine = executor->machine;
+    const uint64_t bytes = executor->program->arena_bytes[ZO_TIER_COPY][0];
+    void *arena = executor->arenas[ZO_TIER_COPY][0];
+
+    if (executor->locks_copy) {
+        machine->device_ops->mem_free(machine->devices[0], ZO_MEM_PINNED, arena,
+                                      bytes);
+    } else {
+        zo_pages_free(arena, bytes);
+    }
 }
 
 void zo_executor_close_arenas(struct zo_executor *executor)
@@ -136,4 +192,5 @@ void zo_executor_close_arenas(struct zo_executor *executor)
                                   program->arena_bytes[ZO_TIER_CPU][0]);
     zo_pages_free(executor->arenas[ZO_TIER_PAGEABLE][0],
                   program->arena_bytes[ZO_TIER_PAGEABLE][0]);
+    close_copy(executor);
 }

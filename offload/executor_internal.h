@@ -85,6 +85,7 @@ struct zo_executor {
     struct zo_executor_options options;
     void *arenas[ZO_TIERS][ZO_DEVICES_MAX];  /* owned */
     void *shadows[ZO_TIERS][ZO_DEVICES_MAX]; /* owned; poison mode */
+    bool locks_copy; /* the tier of copies is page-locked */
 
     struct zo_order *order;
     struct zo_instance *instances; /* ring of instance_count */
@@ -169,6 +170,12 @@ void zo_executor_moved(struct zo_executor *executor,
 
 /* Records the calling thread's failure as the run's first, if it is. */
 void zo_executor_fail(struct zo_executor *executor);
+
+/* The most that a list, with one that joins it, has of what is counted. */
+typedef size_t (*zo_list_count_fn)(const struct zo_schedule *list,
+                                   const void *context);
+size_t zo_executor_most(const struct zo_program *program,
+                        zo_list_count_fn count, const void *context);
 
 /* The arenas, touched and cleared: executor_arenas.c. */
 enum zo_status

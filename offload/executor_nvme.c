@@ -35,20 +35,16 @@ static enum zo_status name_buffers(struct zo_executor *executor)
     return ZO_OK;
 }
 
-static size_t nvme_ops_max(const struct zo_program *program)
+static size_t count_nvme_ops(const struct zo_schedule *list,
+                             const void *context)
 {
-    size_t most = 0;
+    size_t count = 0;
 
-    for (int s = 0; s < program->schedule_count; s++) {
-        const struct zo_schedule *list = &program->schedules[s];
-        size_t count = 0;
-
-        for (size_t i = 0; i < list->op_count; i++) {
-            count += list->ops[i].engine == ZO_ENGINE_NVME ? 1 : 0;
-        }
-        most = count > most ? count : most;
+    (void)context;
+    for (size_t i = 0; i < list->op_count; i++) {
+        count += list->ops[i].engine == ZO_ENGINE_NVME ? 1 : 0;
     }
-    return most;
+    return count;
 }
 
 enum zo_status zo_executor_open_nvme(struct zo_executor *executor)
@@ -67,7 +63,7 @@ enum zo_status zo_executor_open_nvme(struct zo_executor *executor)
             (struct zo_flight){.executor = executor, .index = i};
     }
     ZO_TRY(name_buffers(executor));
-    ZO_TRY(zo_alloc(2 * nvme_ops_max(program) + 1,
+    ZO_TRY(zo_alloc(2 * zo_executor_most(program, count_nvme_ops, NULL) + 1,
                     sizeof(executor->nvme_ready[0]), "the NVMe engine",
                     &executor->nvme_ready));
     ZO_TRY(zo_alloc(zo_round_up(options.bytes, ZO_NVME_CHUNK) / ZO_NVME_CHUNK,

@@ -7,7 +7,8 @@
  * they must be 0xff still, and what it declared only to read must be as it
  * was.  So neither an undeclared write nor an undeclared read goes unseen:
  * the first fails here, the second changes results.  NVMe is reached by
- * declared ranges alone, so its arena needs no poison.
+ * declared ranges alone, so its arena needs no poison; nor does the tier of
+ * copies, which nothing here reads.
  */
 #include <string.h>
 

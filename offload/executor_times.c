@@ -16,10 +16,11 @@
 #include "src/base/memory.h"
 
 /* Spans of one list: one an operation, one a part on the CPU engine. */
-static size_t spans_of(const struct zo_schedule *list)
+static size_t count_spans(const struct zo_schedule *list, const void *context)
 {
     size_t count = 0;
 
+    (void)context;
     for (size_t i = 0; i < list->op_count; i++) {
         count += list->ops[i].parts > 1 ? (size_t)list->ops[i].parts : 1;
     }
@@ -31,12 +32,8 @@ enum zo_status zo_times_open(struct zo_executor *executor)
     if (!executor->options.records_times) {
         return ZO_OK;
     }
-    for (int s = 0; s < executor->program->schedule_count; s++) {
-        const size_t count = spans_of(&executor->program->schedules[s]);
-
-        executor->spans_max =
-            count > executor->spans_max ? count : executor->spans_max;
-    }
+    executor->spans_max =
+        zo_executor_most(executor->program, count_spans, NULL);
     for (int slot = 0; slot < 2; slot++) {
         ZO_TRY(zo_alloc(
             executor->spans_max, sizeof(executor->times[slot].spans[0]),
@@ -82,8 +79,8 @@ static void add_span(struct zo_executor *executor,
 
     if (executor->options.records_times) {
         ZO_ASSERT(times->span_count < executor->spans_max);
-        times->spans[times->span_count++] =
-            (struct zo_op_span){instance->op, worker, begin_ns, end_ns};
+        times->spans[times->span_count++] = (struct zo_op_span){
+            instance->schedule, instance->op, worker, begin_ns, end_ns};
     }
 }
 

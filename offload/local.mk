@@ -6,6 +6,7 @@ libzo_a_SOURCES += \
 	offload/builder_internal.h \
 	offload/builder_nvme.c \
 	offload/builder_run.c \
+	offload/builder_save.c \
 	offload/builder_update.c \
 	offload/builder_weights.c \
 	offload/checker.c \

@@ -38,8 +38,8 @@ struct zo_range zo_access_range(const struct zo_program *program,
 struct zo_order;
 
 /*
- * For a program that is laid out; borrowed until close.  At most lists_max
- * lists have operations that are not retired.
+ * For a program that is laid out; borrowed until close.  Each schedule has at
+ * most lists_max lists with operations that are not retired.
  */
 enum zo_status zo_order_open(const struct zo_program *program, size_t lists_max,
                              struct zo_order **order_out) ZO_MUST_CHECK;

@@ -25,8 +25,8 @@ const char *zo_engine_text(enum zo_engine engine)
 
 const char *zo_tier_text(enum zo_tier tier)
 {
-    static const char *const texts[ZO_TIERS] = {"GPU", "host",
-                                                "host (pageable)", "NVMe"};
+    static const char *const texts[ZO_TIERS] = {
+        "GPU", "host", "host (pageable)", "NVMe", "host (copy)"};
 
     return texts[tier];
 }

@@ -48,6 +48,8 @@ enum zo_tier {
     ZO_TIER_CPU,      /* page-locked: copies to and from it are asynchronous */
     ZO_TIER_PAGEABLE, /* host memory that only the CPU engine touches */
     ZO_TIER_NVME,
+    ZO_TIER_COPY, /* host memory for a copy of the states, which a run may
+                     have or not: in no plan, and opened by itself */
     ZO_TIERS
 };
 
@@ -177,6 +179,7 @@ struct zo_schedule {
     size_t op_count, op_capacity;
     struct zo_access *accesses; /* owned by the program */
     size_t access_count, access_capacity;
+    bool joins; /* it runs beside another: see zo_executor_join() */
 };
 
 #define ZO_SCHEDULES_MAX 8

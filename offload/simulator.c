@@ -16,6 +16,7 @@
 /* Ends that differ by rounding alone are one event. */
 #define SAME_MOMENT 1e-12
 #define STEPS       7 /* behind them a step is like the one before */
+#define SAVED       2 /* of those, the one that a save joins */
 
 struct flow {
     size_t instance;
@@ -54,8 +55,8 @@ struct run {
     struct ready cpu, nvme;
     size_t *successor_first; /* owned, count + 1 */
     size_t *successors;      /* owned */
-    size_t *item_pending;    /* owned: operations of an item not done */
-    size_t items_done, done_count;
+    size_t *list_pending;    /* owned: operations of a list not done */
+    size_t lists_done, done_count;
 };
 
 /* ---- ready operations -----------------------------------------------------
@@ -219,17 +220,17 @@ static void release(struct run *run, size_t index, size_t by)
  * Two lists are under way at most: one starts when all but the one before it
  * are done.
  */
-static void open_items(struct run *run, size_t by)
+static void open_lists(struct run *run, size_t by)
 {
     const struct zo_sim *sim = run->sim;
 
-    while (run->items_done < sim->item_count &&
-           run->item_pending[run->items_done] == 0) {
-        const size_t item = ++run->items_done + 1;
+    while (run->lists_done < sim->list_count &&
+           run->list_pending[run->lists_done] == 0) {
+        const size_t list = ++run->lists_done + 1;
 
-        if (item < sim->item_count) {
-            for (size_t i = sim->item_first[item];
-                 i < sim->item_first[item + 1]; i++) {
+        if (list < sim->list_count) {
+            for (size_t i = sim->list_first[list];
+                 i < sim->list_first[list + 1]; i++) {
                 release(run, i, by);
             }
         }
@@ -413,8 +414,8 @@ static void finish(struct run *run, size_t index)
          s < run->successor_first[index + 1]; s++) {
         release(run, run->successors[s], index);
     }
-    run->item_pending[instance->item]--;
-    open_items(run, index);
+    run->list_pending[instance->list]--;
+    open_lists(run, index);
 }
 
 /* Takes away the flows that are done; then starts what may start. */
@@ -462,7 +463,7 @@ static void close_run(struct run *run)
     zo_free(run->nvme.instances);
     zo_free(run->successor_first);
     zo_free(run->successors);
-    zo_free(run->item_pending);
+    zo_free(run->list_pending);
 }
 
 static enum zo_status alloc_run(struct run *run)
@@ -480,7 +481,7 @@ static enum zo_status alloc_run(struct run *run)
     ZO_TRY(
         zo_alloc(sim->count + 1, sizeof(size_t), what, &run->successor_first));
     ZO_TRY(zo_alloc(edges, sizeof(size_t), what, &run->successors));
-    return zo_alloc(sim->item_count, sizeof(size_t), what, &run->item_pending);
+    return zo_alloc(sim->list_count, sizeof(size_t), what, &run->list_pending);
 }
 
 /* The edges, turned round. */
@@ -535,8 +536,8 @@ static void fill_pending(struct run *run)
         struct zo_sim_instance *instance = &sim->instances[i];
 
         instance->pending = sim->edges.first[i + 1] - sim->edges.first[i] +
-                            (instance->item >= 2 ? 1 : 0);
-        run->item_pending[instance->item]++;
+                            (instance->list >= 2 ? 1 : 0);
+        run->list_pending[instance->list]++;
         sim->ops[i].last_pred = ZO_NO_INSTANCE;
     }
 }
@@ -568,7 +569,7 @@ static enum zo_status run_all(struct zo_sim *sim)
                        i);
         }
     }
-    open_items(&run, ZO_NO_INSTANCE);
+    open_lists(&run, ZO_NO_INSTANCE);
     for (uint32_t l = 0; l < run.lane_count; l++) {
         start_lane(&run, l, ZO_NO_INSTANCE);
     }
@@ -593,14 +594,16 @@ static enum zo_status number_instances(struct zo_sim *sim)
                     "the simulator", &sim->instances));
     ZO_TRY(zo_alloc(sim->edges.count, sizeof(sim->ops[0]), "the simulator",
                     &sim->ops));
-    ZO_TRY(zo_alloc(sim->item_count + 1, sizeof(sim->item_first[0]),
-                    "the simulator", &sim->item_first));
+    ZO_TRY(zo_alloc(sim->item_count + 1, sizeof(sim->list_first[0]),
+                    "the simulator", &sim->list_first));
     sim->count = sim->edges.count;
     for (size_t item = 0; item < sim->item_count; item++) {
         const int s = sim->items[item].schedule;
         const struct zo_schedule *list = &program->schedules[s];
 
-        sim->item_first[item] = at;
+        if (item == 0 || !list->joins) {
+            sim->list_first[sim->list_count++] = at;
+        }
         for (size_t i = 0; i < list->op_count; i++, at++) {
             const struct zo_sim_cost *cost = &sim->costs[s][i];
 
@@ -608,7 +611,7 @@ static enum zo_status number_instances(struct zo_sim *sim)
                 .op = &list->ops[i],
                 .cost = cost,
                 .lane = zo_lane_of(program, &list->ops[i]),
-                .item = (int)item,
+                .list = (int)sim->list_count - 1,
                 .parts_to_start = cost->parts,
                 .parts_to_end = cost->parts,
             };
@@ -618,7 +621,7 @@ static enum zo_status number_instances(struct zo_sim *sim)
                                    .alone_seconds = cost->alone_seconds};
         }
     }
-    sim->item_first[sim->item_count] = at;
+    sim->list_first[sim->list_count] = at;
     ZO_ASSERT(at == sim->count);
     return ZO_OK;
 }
@@ -655,7 +658,7 @@ free_tables:
     zo_edges_fini(&sim.edges);
     zo_free(sim.instances);
     zo_free(sim.ops);
-    zo_free(sim.item_first);
+    zo_free(sim.list_first);
     return status;
 }
 
@@ -679,4 +682,40 @@ enum zo_status zo_simulate_steps(const struct zo_sim_options *options,
         items[i] = (struct zo_sequence_item){schedule, i % 2};
     }
     return zo_simulate(&changed, items, STEPS, result_out);
+}
+
+/* Steps, with a save behind one of them or without; all of them. */
+static enum zo_status simulate_save(const struct zo_sim_options *options,
+                                    int step_schedule, int save_schedule,
+                                    bool saves, double *seconds_out)
+{
+    struct zo_sequence_item items[STEPS + 1];
+    struct zo_sim_options changed = *options;
+    struct zo_sim_result result;
+    size_t count = 0;
+
+    changed.whole = true;
+    for (int i = 0; i < STEPS; i++) {
+        items[count++] = (struct zo_sequence_item){step_schedule, i % 2};
+        if (saves && i == SAVED) {
+            items[count++] = (struct zo_sequence_item){save_schedule, i % 2};
+        }
+    }
+    ZO_TRY(zo_simulate(&changed, items, count, &result));
+    *seconds_out = result.step_seconds;
+    zo_sim_result_fini(&result);
+    return ZO_OK;
+}
+
+enum zo_status zo_simulate_save(const struct zo_sim_options *options,
+                                int step_schedule, int save_schedule,
+                                double *seconds_out)
+{
+    double with = 0.0, without = 0.0;
+
+    ZO_TRY(simulate_save(options, step_schedule, save_schedule, true, &with));
+    ZO_TRY(
+        simulate_save(options, step_schedule, save_schedule, false, &without));
+    *seconds_out = fmax(0.0, with - without);
+    return ZO_OK;
 }

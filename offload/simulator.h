@@ -115,6 +115,14 @@ enum zo_status
 zo_simulate_steps(const struct zo_sim_options *options, int schedule,
                   struct zo_sim_result *result_out) ZO_MUST_CHECK;
 
+/*
+ * What a save adds to the time of steps: of some of them, from the first on,
+ * with a list that joins one of them, less those without.
+ */
+enum zo_status zo_simulate_save(const struct zo_sim_options *options,
+                                int step_schedule, int save_schedule,
+                                double *seconds_out) ZO_MUST_CHECK;
+
 ZO_C_END
 
 #endif

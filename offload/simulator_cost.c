@@ -37,6 +37,7 @@ static struct touched touched_by(const struct zo_program *program,
             break;
         case ZO_TIER_CPU:
         case ZO_TIER_PAGEABLE:
+        case ZO_TIER_COPY:
             sum.host += read + write;
             break;
         case ZO_TIER_NVME:

@@ -27,8 +27,8 @@ struct zo_sim_cost {
 struct zo_sim_instance {
     const struct zo_op *op;
     const struct zo_sim_cost *cost;
-    uint32_t lane; /* ZO_NO_LANE: CPU, NVMe */
-    int item;
+    uint32_t lane;  /* ZO_NO_LANE: CPU, NVMe */
+    int list;       /* see zo_sim.list_first */
     size_t pending; /* what it waits for, beside its lane */
     int parts_to_start, parts_to_end;
     double saturated_before; /* see zo_sim.saturated_seconds */
@@ -46,7 +46,9 @@ struct zo_sim {
     struct zo_sim_instance *instances;           /* owned */
     struct zo_sim_op *ops;                       /* owned, of the result */
     size_t count;
-    size_t *item_first; /* owned, item_count + 1: instances of an item */
+    /* The instances of a list, with those of one that has joined it. */
+    size_t *list_first; /* owned, list_count + 1 */
+    size_t list_count;
 };
 
 /* What the operations of the lists in the sequence cost: sim->costs. */

@@ -45,29 +45,29 @@ static int window_lists(const struct zo_sim *sim)
     return sim->options->whole ? 1 : lists;
 }
 
-/* The first item of the window; the first behind it. */
+/* The first list of the window; the first behind it. */
 static size_t window_end(const struct zo_sim *sim)
 {
     return sim->options->whole
-               ? sim->item_count
-               : sim->item_count - (size_t)sim->options->lists_behind;
+               ? sim->list_count
+               : sim->list_count - (size_t)sim->options->lists_behind;
 }
 
-static size_t window_item(const struct zo_sim *sim)
+static size_t window_begin(const struct zo_sim *sim)
 {
     return sim->options->whole ? 0
                                : window_end(sim) - (size_t)window_lists(sim);
 }
 
-/* The first instance of an item, or the number of all. */
-static size_t first_of(const struct zo_sim *sim, size_t item)
+/* The first instance of a list, or the number of all. */
+static size_t first_of(const struct zo_sim *sim, size_t list)
 {
-    return item < sim->item_count ? sim->item_first[item] : sim->count;
+    return list < sim->list_count ? sim->list_first[list] : sim->count;
 }
 
 static void find_window(const struct zo_sim *sim, struct zo_sim_result *result)
 {
-    const size_t before = first_of(sim, window_item(sim));
+    const size_t before = first_of(sim, window_begin(sim));
     const size_t behind = first_of(sim, window_end(sim));
 
     result->from_seconds = result->to_seconds = 0.0;
@@ -203,7 +203,7 @@ static enum zo_status read_chain(const struct zo_sim *sim,
     const size_t lanes = zo_lane_count(program);
     double *ends = NULL, *lane_ends;
     double gate = 0.0, last = 0.0, longest = 0.0, before = 0.0;
-    size_t item = 0;
+    size_t list = 0;
 
     ZO_TRY(
         zo_alloc(sim->count + lanes, sizeof(ends[0]), "the simulator", &ends));
@@ -212,14 +212,14 @@ static enum zo_status read_chain(const struct zo_sim *sim,
         const struct zo_sim_instance *instance = &sim->instances[i];
         double start;
 
-        for (; item < (size_t)instance->item; item++) {
+        for (; list < (size_t)instance->list; list++) {
             gate = last;
             last = longest;
         }
         if (i == first_of(sim, window_end(sim))) {
             break;
         }
-        if (i == first_of(sim, window_item(sim))) {
+        if (i == first_of(sim, window_begin(sim))) {
             before = longest;
         }
         start = gate;
@@ -261,7 +261,7 @@ static enum zo_status read_busiest(const struct zo_sim *sim,
 
     ZO_TRY(zo_alloc(lanes, sizeof(lane_seconds[0]), "the simulator",
                     &lane_seconds));
-    for (size_t i = first_of(sim, window_item(sim));
+    for (size_t i = first_of(sim, window_begin(sim));
          i < first_of(sim, window_end(sim)); i++) {
         const struct zo_sim_instance *instance = &sim->instances[i];
         const enum zo_engine engine = instance->op->engine;

@@ -73,6 +73,37 @@ reads() {
 case_ 'states are saved, and the newest kept' keeps
 case_ 'a state is read as a model is' reads
 
+# A save that is due is due once, also while its copy is taken.
+keeps_time() {
+  trains 0 time --save-minutes 0.005 --max-steps 2000 --max-grad-norm 1 \
+    --logging-steps 100000 &&
+    grep -o '"kind":"save","step":[0-9]*' time/metrics.jsonl |
+    awk -F: '{ if (NR > 1 && $3 - last < 3 && $3 < 2000) exit 1; last = $3 }
+        END { if (NR < 2) exit 1 }'
+}
+case_ 'states are saved by time, each once' keeps_time
+# A model that was saved on the way is that of a run which ends there.  Killed,
+# since any other end would save one more.
+keeps_models() {
+  exits 0 train --model words --data ids.jsonl --bf16 --max-steps 500 \
+    --output there --lr-scheduler-type constant --max-grad-norm 1 || return 1
+  "$program" train --model words --data ids.jsonl --bf16 --max-steps 100000 \
+    --output way --save-steps 500 --save-only-model --logging-steps 100000 \
+    --lr-scheduler-type constant --max-grad-norm 1 >out 2>err &
+  child=$!
+  tries=0
+  until test -e way/model/model.safetensors; do
+    kill -0 $child 2>/dev/null && test $tries -lt 600 || return 1
+    tries=$((tries + 1))
+    sleep 0.05
+  done
+  kill -s KILL $child
+  wait $child 2>/dev/null
+  test "$(grep -c '"kind":"step"' way/metrics.jsonl)" -lt 1000 &&
+    cmp way/model/model.safetensors there/model/model.safetensors
+}
+case_ 'so are models, which are those behind their step' keeps_models
+
 # ---- which is continued ----
 refuses() {
   trains 2 kept && says 'holds states of an earlier run' && says '--resume' &&
@@ -193,10 +224,41 @@ full_disk() {
   code=$?
   test "$code" -eq 1 && says 'training state takes up to' && ! prints 'step 1'
 }
+# Once a state is there, something else takes the disk, but for less than one
+# more takes.  The run is at most a pipe's length of metrics ahead of that.
+cat >filling.sh <<'EOF'
+mount -t tmpfs -o size=80m none disk || exit 99
+"$@" &
+while IFS= read -r line; do
+  case $line in
+  *'"kind":"save"'*)
+    test -e disk/ballast || head -c \
+      $(($(df -kP disk | awk 'END { print $4 }') * 1024 - 1100000)) \
+      /dev/zero >disk/ballast
+    ;;
+  esac
+done <line
+wait $!
+code=$?
+ls -A disk >disk.list
+exit $code
+EOF
+filling_disk() {
+  mkdir -p disk && mkfifo line && unshare -rm sh filling.sh "$program" train \
+    --model words --data ids.jsonl --bf16 --max-steps 600 --save-steps 100 \
+    --output disk --metrics line --logging-steps 100000 >out 2>err
+  code=$?
+  test "$code" -eq 1 && prints 'saved disk/state-00000100 after' &&
+    says 'no state was saved: disk: a state takes about' && says 'are free' &&
+    ! prints 'state-00000500' && grep -q '^state-00000100$' disk.list &&
+    ! grep -q '^\.' disk.list
+}
 if unshare -rm true 2>/dev/null; then
   case_ 'room for a state is looked at before step 1' full_disk
+  case_ 'a state that the disk has no room for is not begun' filling_disk
 else
   skip 'room for a state is looked at before step 1' 'no unshare'
+  skip 'a state that the disk has no room for is not begun' 'no unshare'
 fi
 
 # ---- signals ----

@@ -13,6 +13,7 @@
 #include "src/base/memory.h"
 #include "src/checkpoint/state_reader.h"
 #include "tests/model_fixtures.h"
+#include "tests/state_help.h"
 #include "tests/tap.h"
 #include "tests/tiny_run.h"
 
@@ -65,11 +66,10 @@ struct way {
 struct part {
     const struct way *way;
     const char *json;
-    const char *from;      /* a state to continue from, or NULL */
-    const char *into;      /* a folder to save to, or NULL */
-    int save_step;         /* 0: at once, behind the restore */
-    bool stops;            /* there */
-    const char *copy_into; /* likewise, of a copy, when the run has ended */
+    const char *from; /* a state to continue from, or NULL */
+    const char *into; /* a folder to save to, or NULL */
+    int save_step;    /* 0: at once, behind the restore */
+    bool stops;       /* there */
     bool is_serial;
 };
 
@@ -85,7 +85,6 @@ struct watched {
     struct tiny_run *run;
     struct tiny_result *result;
     bool has_saved;
-    struct zo_trainer_copy *copy;
 };
 
 static const struct zo_state_run callers = {.seed = 7,
@@ -102,21 +101,6 @@ static enum zo_status save(struct tiny_run *run, const char *folder)
     };
 
     return zo_trainer_save(run->trainer, &options, NULL);
-}
-
-static enum zo_status save_copy(const struct watched *watched)
-{
-    struct zo_state_write_options options = {
-        .folder = watched->part->copy_into,
-        .program = "test",
-        .run = &callers,
-    };
-    enum zo_status status;
-
-    ZO_TRY(zo_pool_open(1, &options.pool));
-    status = zo_trainer_copy_save(watched->copy, &options, NULL);
-    zo_pool_close(options.pool);
-    return status;
 }
 
 static enum zo_status on_step(void *context,
@@ -142,9 +126,6 @@ static enum zo_status on_save(void *context, int64_t step)
 
     ZO_ASSERT(step == watched->part->save_step);
     watched->has_saved = true;
-    if (watched->part->copy_into != NULL) {
-        ZO_TRY(zo_trainer_copy_take(watched->run->trainer, watched->copy));
-    }
     return save(watched->run, watched->part->into);
 }
 
@@ -177,7 +158,6 @@ static enum zo_status run_steps(struct tiny_run *run, const struct part *part,
         .wants_save = wants_save,
         .on_save = on_save,
     };
-    enum zo_status status;
 
     if (part->from != NULL) {
         ZO_TRY(restore(run, part->from));
@@ -185,16 +165,7 @@ static enum zo_status run_steps(struct tiny_run *run, const struct part *part,
     if (part->into != NULL && part->save_step == 0) {
         ZO_TRY(save(run, part->into));
     }
-    if (part->copy_into != NULL) { /* of the start, and then of a step */
-        ZO_TRY(zo_trainer_copy_open(run->trainer, &watched.copy));
-        ZO_TRY(zo_trainer_copy_take(run->trainer, watched.copy));
-    }
-    status = zo_trainer_run(run->trainer, &watch, &result->steps_done);
-    if (status == ZO_OK && watched.copy != NULL) {
-        status = save_copy(&watched);
-    }
-    zo_trainer_copy_close(watched.copy);
-    ZO_TRY(status);
+    ZO_TRY(zo_trainer_run(run->trainer, &watch, &result->steps_done));
     return tiny_state(run, 0, &result->state);
 }
 
@@ -415,44 +386,6 @@ static void test_fp16(void)
 /* ---- from machine to machine -----------------------------------------------
  */
 
-/* Two states hold the same numbers, whatever their pieces. */
-static bool same_kind(const struct zo_state *a, const struct zo_state *b,
-                      enum zo_state_kind kind)
-{
-    const struct zo_tensor_source *left = zo_state_tensors(a, kind);
-    const struct zo_tensor_source *right = zo_state_tensors(b, kind);
-
-    for (size_t i = 0; i < zo_tensor_source_count(left); i++) {
-        const struct zo_tensor_info *info = zo_tensor_source_info(left, i);
-        static char bytes[2][4 * TINY_PARAMETERS];
-        size_t other = 0;
-
-        if (!zo_tensor_source_find(right, info->name, &other) ||
-            zo_tensor_source_read(left, i, 0, (size_t)info->size_bytes,
-                                  bytes[0]) != ZO_OK ||
-            zo_tensor_source_read(right, other, 0, (size_t)info->size_bytes,
-                                  bytes[1]) != ZO_OK ||
-            memcmp(bytes[0], bytes[1], (size_t)info->size_bytes) != 0) {
-            return false;
-        }
-    }
-    return zo_tensor_source_count(left) == zo_tensor_source_count(right);
-}
-
-static bool same_states(const char *a, const char *b)
-{
-    struct zo_state *left = NULL, *right = NULL;
-    bool is_same =
-        zo_state_open(a, &left) == ZO_OK && zo_state_open(b, &right) == ZO_OK;
-
-    for (int kind = 0; is_same && kind < ZO_STATE_KINDS; kind++) {
-        is_same = same_kind(left, right, (enum zo_state_kind)kind);
-    }
-    zo_state_close(left);
-    zo_state_close(right);
-    return is_same;
-}
-
 /* Saved one way, loaded another, saved again at once; and then continued. */
 static void check_handover(const struct way *from, const char *from_json,
                            const struct way *to, const char *to_json,
@@ -485,43 +418,6 @@ static void check_handover(const struct way *from, const char *from_json,
                      from->name, to->name, distance);
             return;
         }
-    }
-}
-
-static bool same_runs(const char *a, const char *b)
-{
-    struct zo_state *left = NULL, *right = NULL;
-    const bool is_same = zo_state_open(a, &left) == ZO_OK &&
-                         zo_state_open(b, &right) == ZO_OK &&
-                         memcmp(zo_state_run(left), zo_state_run(right),
-                                sizeof(struct zo_state_run)) == 0;
-
-    zo_state_close(left);
-    zo_state_close(right);
-    return is_same;
-}
-
-/* Written when training has long gone on. */
-static void test_copies(void)
-{
-    static const char *const jsons[] = {
-        FREE, BF16 CLIPS, FP16 CLIPS,
-        BF16 FREE ", \"zero_offload\": {\"moment_dtype\": \"bf16\"}"};
-
-    for (size_t i = 0; i < (IS_SLOW ? 2 : 2 * ZO_COUNT(jsons)); i++) {
-        const char *direct = folder_of("direct"), *copied = folder_of("copied");
-        const struct part part = {.way = &ways[i % 2 == 0 ? 4 : 8],
-                                  .json = jsons[i / 2],
-                                  .into = direct,
-                                  .copy_into = copied,
-                                  .save_step = HALF};
-        struct tiny_result result;
-        char path[4096];
-
-        TAP_CHECK(ran(&part, &result));
-        (void)snprintf(path, sizeof(path), "%s/latest", direct);
-        TAP_CHECK(same_states(path, latest(copied)));
-        TAP_CHECK(same_runs(path, latest(copied)));
     }
 }
 
@@ -614,7 +510,6 @@ int main(void)
         {"bf16: saved and continued, every home and stage", test_bf16},
         {"stopped behind a save, and continued", test_stops},
         {"fp16: scale and skipped steps are continued", test_fp16},
-        {"a copy is the state, whatever happens after it", test_copies},
         {"a state goes to any number of devices and back", test_any_devices},
         {"a state goes to any number type", test_any_type},
         {"damage is named by shard", test_refuses_what_cannot_be},

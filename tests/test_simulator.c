@@ -399,6 +399,31 @@ static void test_two_lists(void)
     bench_fini(&bench);
 }
 
+/* A list that joins steps of a second, and copies at 10 bytes a second. */
+static double save_seconds(int i, uint64_t bytes)
+{
+    struct bench bench;
+    double seconds = -1.0;
+
+    bench_init(&bench);
+    compute(&bench, 0, 1.0);
+    bench.list = zo_program_schedule(&bench.program, "save");
+    bench.program.schedules[bench.list].joins = true;
+    copy(&bench, ZO_ENGINE_D2H, i, bytes);
+    if (zo_layout(&bench.program) == ZO_OK) { /* else it is -1 */
+        (void)!zo_simulate_save(&bench.options, 0, bench.list, &seconds);
+    }
+    bench_fini(&bench);
+    return seconds;
+}
+
+static void test_joins(void)
+{
+    CHECK_SECONDS(save_seconds(0, 20), 2.0); /* the next step writes it */
+    CHECK_SECONDS(save_seconds(1, 20), 0.0);
+    CHECK_SECONDS(save_seconds(1, 200), 17.0); /* from 1 s to 21 s */
+}
+
 static void test_handoff(void)
 {
     struct bench bench;
@@ -761,6 +786,7 @@ int main(void)
         {"pieces let an urgent operation in", test_pieces},
         {"the last piece runs at one thread's rate", test_tail},
         {"two lists are under way at most", test_two_lists},
+        {"a list that joins another is done with it", test_joins},
         {"handing over to a stream takes its time", test_handoff},
         {"a step in the steady state", test_steady},
         {"host devices share their cores", test_host},

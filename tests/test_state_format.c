@@ -375,6 +375,35 @@ static void check_each_flip(const char *file)
     TAP_CHECK_INT(read_all(path, ZO_F32), ZO_OK);
 }
 
+static void test_finds_a_flipped_bit_beside_the_numbers(void)
+{
+    static const char *const files[] = {"config.json", "tokenizer.model"};
+    const char *folder = new_folder("beside");
+    const char *path = fx_path("beside/state-00000001");
+
+    TAP_CHECK_INT(save(folder, 1), ZO_OK);
+    for (size_t f = 0; f < TAP_COUNT(files); f++) {
+        const char *file = fx_path("beside/state-00000001/%s", files[f]);
+        size_t size_bytes = 0;
+        char *bytes = fx_read(file, &size_bytes);
+
+        for (size_t at = 0; at < size_bytes; at += 1 + at / 4) {
+            flip(file, at, (unsigned char)(1u << at % 8));
+            TAP_CHECK(fx_refused(read_all(path, ZO_F32), ZO_E_CORRUPT, files[f],
+                                 "damaged"));
+            flip(file, at, (unsigned char)(1u << at % 8));
+        }
+        TAP_CHECK_INT(read_all(path, ZO_F32), ZO_OK);
+        TAP_CHECK_INT(unlink(file), 0);
+        TAP_CHECK(fx_refused(read_all(path, ZO_F32), ZO_E_CORRUPT, files[f],
+                             "damaged"));
+        fx_write(file, bytes, size_bytes);
+        free(bytes);
+    }
+    fx_write(fx_path("beside/state-00000001/notes"), "the user's", 10);
+    TAP_CHECK_INT(read_all(path, ZO_F32), ZO_OK);
+}
+
 static void test_finds_each_flipped_bit(void)
 {
     const char *folder = new_folder("flips");
@@ -439,10 +468,39 @@ static void forge(const char *path, const char *from, const char *to)
     free(text);
 }
 
+/* One that says nothing of files: nobody checks them. */
+static void test_reads_the_first_version(void)
+{
+    const char *folder = new_folder("first");
+    const char *path = fx_path("first/state-00000001");
+    const char *file = fx_path("first/state-00000001/manifest.json");
+    char *text, *files;
+
+    TAP_CHECK_INT(save(folder, 1), ZO_OK);
+    text = fx_read(file, &(size_t){0});
+    files = strstr(text, ",\n\"files\":{");
+    TAP_CHECK(files != NULL);
+    strchr(files, '}')[1] = '\0';
+    forge(file, files, "");
+    free(text);
+    TAP_CHECK_INT(read_all(path, ZO_F32), ZO_E_CORRUPT);
+    forge(file, "\"version\":2", "\"version\":1");
+    TAP_CHECK_INT(read_all(path, ZO_F32), ZO_OK);
+    flip(fx_path("first/state-00000001/config.json"), 0, 1);
+    TAP_CHECK_INT(read_all(path, ZO_F32), ZO_OK);
+}
+
 static const struct {
     const char *from, *to;
 } forgeries[] = {
-    {"\"version\":1", "\"version\":2"},
+    {"\"version\":2", "\"version\":3"},
+    {"\"version\":2", "\"version\":1"},
+    {"\"config.json\":\"", "\"../config.json\":\""},
+    {"\"config.json\":\"", "\"\":\""},
+    {"\"config.json\":\"", "\"\\u001b[2J\":\""},
+    {"\"config.json\":\"", "\"config.jsom\":\""},
+    {"\"config.json\":\"", "\"config.json\":\"0"},
+    {"\"config.json\":", "\"config.json\":7,\"a\":"},
     {"zero-offload training state", "something else"},
     {"\"step\":1,", "\"step\":-1,"},
     {"\"step\":1,", "\"step\":1e3,"},
@@ -705,6 +763,10 @@ int main(void)
         {"a state is a model directory too", test_is_a_model_directory},
         {"each flipped bit is found and its file named",
          test_finds_each_flipped_bit},
+        {"a flipped bit beside the numbers too",
+         test_finds_a_flipped_bit_beside_the_numbers},
+        {"the first version of the format is read",
+         test_reads_the_first_version},
         {"what is cut off or missing is found", test_finds_what_is_cut_off},
         {"hostile manifests are refused", test_refuses_hostile_manifests},
         {"frames cannot claim more than their room",
@@ -727,6 +789,7 @@ int main(void)
     fx_folder(fx_path("model"));
     fx_write_text(fx_path("model/config.json"),
                   "{\"torch_dtype\": \"float32\"}\n");
+    fx_write(fx_path("model/tokenizer.model"), forgeries, sizeof(forgeries));
     if (zo_pool_open(2, &pool) != ZO_OK || zo_pool_open(0, &no_pool) != ZO_OK) {
         return 1;
     }

@@ -18,16 +18,20 @@
 
 /* ---- order --------------------------------------------------------------- */
 
-/* Steps, an evaluation between them, and the end of a run. */
+/* Steps, two of them with a save, an evaluation, and the end of a run. */
+enum { ITEMS = 7 };
+
 static size_t make_sequence(const struct zo_build *build,
-                            struct zo_sequence_item items[5])
+                            struct zo_sequence_item items[ITEMS])
 {
     items[0] = (struct zo_sequence_item){build->step_schedule, 0};
-    items[1] = (struct zo_sequence_item){build->step_schedule, 1};
-    items[2] = (struct zo_sequence_item){build->evaluation_schedule, 0};
-    items[3] = (struct zo_sequence_item){build->step_schedule, 1};
-    items[4] = (struct zo_sequence_item){build->tail_schedule, 0};
-    return 5;
+    items[1] = (struct zo_sequence_item){build->save_schedule, 0};
+    items[2] = (struct zo_sequence_item){build->step_schedule, 1};
+    items[3] = (struct zo_sequence_item){build->evaluation_schedule, 0};
+    items[4] = (struct zo_sequence_item){build->step_schedule, 1};
+    items[5] = (struct zo_sequence_item){build->save_schedule, 1};
+    items[6] = (struct zo_sequence_item){build->tail_schedule, 0};
+    return ITEMS;
 }
 
 static bool open_lists(int devices, bool clips, struct tiny_run *run)
@@ -50,7 +54,7 @@ static void test_lists_are_ordered(void)
 {
     for (int devices = 1; devices <= 3; devices++) {
         for (int clips = 0; clips <= 1; clips++) {
-            struct zo_sequence_item items[5];
+            struct zo_sequence_item items[ITEMS];
             struct zo_edges edges = {0};
             struct tiny_run run;
             const struct zo_program *program;
@@ -154,7 +158,7 @@ static enum zo_status check_without(const struct zo_program *program,
 
 static void test_missing_edge(void)
 {
-    struct zo_sequence_item items[5];
+    struct zo_sequence_item items[ITEMS];
     struct zo_edges edges = {0};
     struct tiny_run run;
     const struct zo_program *program;
@@ -165,7 +169,7 @@ static void test_missing_edge(void)
     count = make_sequence(zo_trainer_build(run.trainer), items);
     TAP_CHECK_INT(zo_edges_derive(program, items, count, &edges), ZO_OK);
     total = edges.first[edges.count];
-    for (size_t gone = 0; gone < total; gone += 1 + total / 25) {
+    for (size_t gone = 0; gone < total; gone += 1 + total / 60) {
         const size_t end = edge_end(&edges, gone);
         const bool implied =
             is_implied(program, items, &edges, gone, edges.preds[gone], end);

@@ -26,6 +26,8 @@ libzo_a_SOURCES += \
 	src/checkpoint/safetensors_writer.h \
 	src/checkpoint/state_codec.c \
 	src/checkpoint/state_codec.h \
+	src/checkpoint/state_files.c \
+	src/checkpoint/state_files.h \
 	src/checkpoint/state_folder.c \
 	src/checkpoint/state_folder.h \
 	src/checkpoint/state_format.c \

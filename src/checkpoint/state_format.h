@@ -15,7 +15,7 @@
  * ...), since the upper ones repeat and the lower ones do not; each part is a
  * zstd frame, or as it is where that is not shorter.  The manifest has a
  * piece's shard, offset, sizes of the parts, and XXH3 of its bytes as they
- * were; and of itself, at its end.
+ * were; that of each of the model's files; and of itself, at its end.
  *
  * A state is written as ".state-00000500.partial" and renamed when all of it
  * is on the disk: a folder that has its name is whole.
@@ -31,7 +31,7 @@
 
 ZO_C_BEGIN
 
-#define ZO_STATE_VERSION         1
+#define ZO_STATE_VERSION         2 /* 1 has no checksums of files */
 #define ZO_STATE_MANIFEST        "manifest.json"
 #define ZO_STATE_PIECE_ELEMS     ((int64_t)1 << 20)
 #define ZO_STATE_PIECE_ELEMS_MAX ((int64_t)1 << 22) /* that a reader takes */
@@ -66,6 +66,12 @@ struct zo_state_run {
 /* A setting of the run that saved: a change of it is told on resume. */
 struct zo_state_setting {
     const char *name, *value;
+};
+
+/* A file beside the numbers. */
+struct zo_state_file {
+    const char *name; /* within the folder */
+    uint64_t hash;    /* XXH3 of its bytes */
 };
 
 /* Where a piece lies. */

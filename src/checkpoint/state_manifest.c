@@ -215,6 +215,19 @@ static enum zo_status add_head(struct zo_json_text *json,
     return zo_json_text_add(json, "],\n\"tensors\":[");
 }
 
+static enum zo_status add_files(struct zo_json_text *json,
+                                const struct zo_state_manifest *manifest)
+{
+    ZO_TRY(zo_json_text_add(json, "],\n\"files\":{"));
+    for (size_t i = 0; i < manifest->file_count; i++) {
+        ZO_TRY(zo_json_text_add(json, "%s", i == 0 ? "\n" : ",\n"));
+        ZO_TRY(zo_json_text_quote(json, manifest->files[i].name));
+        ZO_TRY(zo_json_text_add(json, ":\"%016" PRIx64 "\"",
+                                manifest->files[i].hash));
+    }
+    return zo_json_text_add(json, "}");
+}
+
 enum zo_status zo_state_manifest_text(const struct zo_state_manifest *manifest,
                                       struct zo_json_text *json)
 {
@@ -222,7 +235,7 @@ enum zo_status zo_state_manifest_text(const struct zo_state_manifest *manifest,
     for (size_t i = 0; i < manifest->tensor_count; i++) {
         ZO_TRY(add_tensor(json, manifest, i));
     }
-    ZO_TRY(zo_json_text_add(json, "]"));
+    ZO_TRY(add_files(json, manifest));
     return zo_json_text_add(json, CHECKSUM_KEY "%016" PRIx64 CHECKSUM_END,
                             zo_hash64(json->text, json->size_bytes));
 }
@@ -486,6 +499,45 @@ static enum zo_status read_tensors(struct zo_json_scan *scan,
     }
 }
 
+/* A name within the folder that can be shown to people. */
+static bool is_file_name(const char *name)
+{
+    for (const char *at = name; *at != '\0'; at++) {
+        if ((unsigned char)*at < 0x20 || *at == 0x7f || *at == '/') {
+            return false;
+        }
+    }
+    return name[0] != '\0' && name[0] != '.';
+}
+
+static enum zo_status read_files(struct zo_json_scan *scan,
+                                 struct zo_state_manifest *manifest)
+{
+    ZO_TRY(expect_key(scan, "files"));
+    ZO_TRY(zo_json_scan_open(scan, '{'));
+    for (;;) {
+        struct zo_state_file file = {0};
+        char *name = NULL, *hash = NULL;
+        bool more = false;
+
+        ZO_TRY(zo_json_scan_more(scan, '}', &more));
+        if (!more) {
+            return ZO_OK;
+        }
+        ZO_TRY(zo_json_scan_key(scan, &name));
+        if (!is_file_name(name)) {
+            return zo_json_scan_fail(scan, "the name of a file before");
+        }
+        ZO_TRY(zo_json_scan_string(scan, &hash));
+        ZO_TRY(read_hex(scan, hash, &file.hash));
+        file.name = name;
+        ZO_TRY(zo_grow(&manifest->files, manifest->file_count,
+                       &manifest->file_capacity, sizeof(manifest->files[0]),
+                       "a list of files"));
+        manifest->files[manifest->file_count++] = file;
+    }
+}
+
 /* Every byte of a shard is in one piece: sizes add up to the shards'. */
 static enum zo_status check_coverage(const char *path,
                                      const struct zo_state_manifest *manifest)
@@ -525,10 +577,11 @@ static enum zo_status scan_all(struct zo_json_scan *scan,
     ZO_TRY(zo_json_scan_string(scan, &text));
     ZO_TRY(expect_key(scan, "version"));
     ZO_TRY(zo_json_scan_uint(scan, &version));
-    if (strcmp(text, FORMAT_NAME) != 0 || version != ZO_STATE_VERSION) {
+    if (strcmp(text, FORMAT_NAME) != 0 || version < 1 ||
+        version > ZO_STATE_VERSION) {
         return ZO_FAIL(ZO_E_CORRUPT,
                        "%s: format \"%.80s\" version %" PRIu64
-                       "; this program reads \"%s\" version %d",
+                       "; this program reads \"%s\" version 1 to %d",
                        scan->path, text, version, FORMAT_NAME,
                        ZO_STATE_VERSION);
     }
@@ -539,6 +592,9 @@ static enum zo_status scan_all(struct zo_json_scan *scan,
     ZO_TRY(read_settings(scan, manifest));
     ZO_TRY(read_shards(scan, manifest));
     ZO_TRY(read_tensors(scan, manifest));
+    if (version > 1) {
+        ZO_TRY(read_files(scan, manifest));
+    }
     ZO_TRY(expect_key(scan, "checksum"));
     ZO_TRY(zo_json_scan_string(scan, &text));
     ZO_TRY(expect_end(scan, '}'));
@@ -593,6 +649,7 @@ void zo_state_manifest_fini(struct zo_state_manifest *manifest)
     zo_free(manifest->shard_bytes);
     zo_free(manifest->tensors);
     zo_free(manifest->pieces);
+    zo_free(manifest->files);
     zo_free(manifest->text);
     *manifest = (struct zo_state_manifest){0};
 }

@@ -34,6 +34,8 @@ struct zo_state_manifest {
     size_t tensor_count, tensor_capacity;
     struct zo_state_piece *pieces; /* owned */
     size_t piece_count, piece_capacity;
+    struct zo_state_file *files; /* owned; see state_files.h for names */
+    size_t file_count, file_capacity;
     char *text; /* owned; or NULL */
 };
 

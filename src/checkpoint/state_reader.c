@@ -13,6 +13,7 @@
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
 #include "src/checkpoint/state_codec.h"
+#include "src/checkpoint/state_files.h"
 #include "src/checkpoint/state_manifest.h"
 #include "src/checkpoint/tensor_source_private.h"
 
@@ -255,6 +256,7 @@ static enum zo_status open_all(struct zo_state *state)
     status = zo_state_manifest_read(path, &state->manifest);
     zo_free(path);
     ZO_TRY(status);
+    ZO_TRY(zo_state_files_check(state->path, &state->manifest));
     ZO_TRY(zo_alloc(state->manifest.shard_count, sizeof(state->shards[0]),
                     "a list of shards", &state->shards));
     for (size_t i = 0; i < state->manifest.shard_count; i++) {

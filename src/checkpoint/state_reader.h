@@ -25,7 +25,8 @@ struct zo_state; /* opaque */
 bool zo_state_is_one(const char *path);
 
 /*
- * Opens a folder, and checks its manifest and the sizes of its shards.
+ * Opens a folder, and checks its manifest, the model's own files and the
+ * sizes of its shards.
  *
  *   ZO_E_USAGE     no such folder, or no state in it
  *   ZO_E_CORRUPT   damaged, or of a format of another version; names the file

@@ -14,6 +14,7 @@
 #include "src/checkpoint/disk_file.h"
 #include "src/checkpoint/model_files.h"
 #include "src/checkpoint/state_codec.h"
+#include "src/checkpoint/state_files.h"
 #include "src/checkpoint/state_folder.h"
 #include "src/checkpoint/state_manifest.h"
 
@@ -423,6 +424,7 @@ static enum zo_status write_all(struct job *job, uint64_t *bytes_out)
     ZO_TRY(open_codecs(job));
     ZO_TRY(make_folder(job));
     ZO_TRY(copy_files(job));
+    ZO_TRY(zo_state_files_list(job->partial, &job->manifest));
     ZO_TRY(write_readme(job));
     ZO_TRY(write_pieces(job));
     ZO_TRY(write_manifest(job, bytes_out));
@@ -445,6 +447,7 @@ static void job_fini(struct job *job)
     zo_free(job->partial);
     zo_free(job->replaced);
     job->manifest.settings = NULL; /* the caller's */
+    zo_state_files_fini(&job->manifest);
     zo_state_manifest_fini(&job->manifest);
     (void)pthread_mutex_destroy(&job->lock);
 }

@@ -6,6 +6,25 @@
 #include "src/cli/cli.h"
 #include "src/cli/saving.h"
 
+/* What steps lose by the copy that is taken beside them; NaN: not known. */
+static double predict_copy(const struct zo_trainer *trainer,
+                           const struct zo_profile *profile)
+{
+    const struct zo_build *build = zo_trainer_build(trainer);
+    const struct zo_sim_options options = {
+        .program = &build->program,
+        .profile = profile,
+        .type = build->options.type,
+        .cpu_workers = zo_trainer_cpu_workers(trainer),
+    };
+    double seconds = 0.0;
+
+    return zo_simulate_save(&options, build->step_schedule,
+                            build->save_schedule, &seconds) == ZO_OK
+               ? seconds
+               : NAN;
+}
+
 struct zo_cli_save zo_cli_save(const struct zo_setup *setup,
                                const struct zo_trainer *trainer,
                                const struct zo_cli_time *time)
@@ -19,19 +38,17 @@ struct zo_cli_save zo_cli_save(const struct zo_setup *setup,
         .write_seconds = NAN,
         .stall_seconds = NAN,
     };
-    double memory;
 
     if (time == NULL) {
         return save;
     }
-    memory = zo_profile_dram(&time->profile);
     if (time->profile.nvme_write > 0.0) {
         save.write_seconds = (double)save.bytes / time->profile.nvme_write;
     }
     if (!save.copies) {
         save.stall_seconds = save.write_seconds;
-    } else if (memory > 0.0) { /* read once, written once */
-        save.stall_seconds = 2.0 * (double)copy / memory;
+    } else {
+        save.stall_seconds = predict_copy(trainer, &time->profile);
     }
     return save;
 }
@@ -52,16 +69,17 @@ void zo_cli_print_save(FILE *file, const struct zo_cli_save *save)
     char text[256], size[32], copy[32], write[48], stall[48];
 
     (void)snprintf(
-        text, sizeof(text), "up to %s of disk%s; training waits for %s%s%s%s",
+        text, sizeof(text), "up to %s of disk%s; %s%s%s%s",
         zo_text_gib(size, sizeof(size), save->bytes),
         seconds_text(write, sizeof(write), save->write_seconds,
                      " at the disk's rate"),
-        save->copies
-            ? "a copy of "
-            : "all of it, since host memory has no room for a copy of ",
+        save->copies ? "training goes on beside a copy of "
+                     : "training waits for all of it, since host memory has "
+                       "no room for a copy of ",
         zo_text_gib(copy, sizeof(copy), save->copy_bytes),
         save->copies ? " in host memory" : "",
-        seconds_text(stall, sizeof(stall), save->stall_seconds, ""));
+        seconds_text(stall, sizeof(stall), save->stall_seconds,
+                     save->copies ? " of steps lost to it" : ""));
     zo_cli_print_wrapped(file, "  saving a state: ", 4, text);
 }
 

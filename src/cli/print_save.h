@@ -17,7 +17,8 @@ struct zo_cli_save {
     uint64_t copy_bytes;  /* of host memory, to go on while it is written */
     bool copies;          /* there is room for them */
     double write_seconds; /* at the disk's rate; NaN: not known */
-    double stall_seconds; /* that training waits; NaN likewise */
+    double stall_seconds; /* that training waits for it, or that steps lose
+                             beside it; NaN likewise */
 };
 
 /* time may be NULL: rates are not known. */

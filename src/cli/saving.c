@@ -406,7 +406,8 @@ static void open_copy(struct zo_saving *saving)
 {
     const struct zo_options *options = saving->setup->options;
 
-    if ((options->save_steps > 0 || options->save_minutes > 0.0) &&
+    if (!options->save_only_model &&
+        (options->save_steps > 0 || options->save_minutes > 0.0) &&
         zo_saving_copies(saving->setup, saving->trainer)) {
         (void)!zo_trainer_copy_open(saving->trainer, &saving->copy);
     }
@@ -496,8 +497,8 @@ static enum zo_status write_state(struct zo_saving *saving,
     return zo_trainer_save(saving->trainer, &options, written_out);
 }
 
-/* Takes a copy, and has it written while training goes on. */
-static enum zo_status start_copy(struct zo_saving *saving, int64_t step)
+/* Has the copy written while training goes on. */
+static enum zo_status write_copy(struct zo_saving *saving, int64_t step)
 {
     struct zo_saving_settings settings;
     struct zo_state_run run;
@@ -512,7 +513,6 @@ static enum zo_status start_copy(struct zo_saving *saving, int64_t step)
 
     ZO_TRY(zo_saving_run(saving->setup, &run));
     zo_saving_settings(saving->setup, &settings);
-    ZO_TRY(zo_trainer_copy_take(saving->trainer, saving->copy));
     return zo_saving_thread_open(&options, &saving->thread);
 }
 
@@ -614,9 +614,17 @@ static enum zo_status check_disk(const struct zo_saving *saving)
                      zo_text_gib(room_text, sizeof(room_text), room));
 }
 
+void zo_saving_begin_copy(struct zo_saving *saving)
+{
+    saving->started_ns = zo_clock_ns();
+    set_due(saving); /* not due again meanwhile */
+}
+
 enum zo_status zo_saving_save(struct zo_saving *saving, int64_t step,
                               bool goes_on, struct zo_save_metrics *metrics_out)
 {
+    const bool copies = goes_on && saving->copy != NULL;
+    const int64_t began_ns = zo_clock_ns();
     struct zo_state_written written = {0};
     enum zo_status status;
 
@@ -625,14 +633,15 @@ enum zo_status zo_saving_save(struct zo_saving *saving, int64_t step,
     if (step == saving->saved || step < 1) {
         return ZO_OK;
     }
-    saving->started_ns = zo_clock_ns();
+    if (!copies) {
+        saving->started_ns = began_ns;
+    }
     status = check_disk(saving);
     if (status == ZO_OK) {
-        status = goes_on && saving->copy != NULL
-                     ? start_copy(saving, step)
-                     : write_state(saving, &written);
+        status =
+            copies ? write_copy(saving, step) : write_state(saving, &written);
     }
-    saving->stall_seconds = zo_clock_seconds(saving->started_ns, zo_clock_ns());
+    saving->stall_seconds = zo_clock_seconds(began_ns, zo_clock_ns());
     set_due(saving);
     if (status != ZO_OK) {
         return tell_failure(saving);

@@ -73,11 +73,14 @@ enum zo_status zo_saving_begin(struct zo_saving *saving) ZO_MUST_CHECK;
 /* Whether a save is due behind this step. */
 bool zo_saving_wants(struct zo_saving *saving, int64_t step);
 
+/* The copy is about to be taken, behind a poll that waits. */
+void zo_saving_begin_copy(struct zo_saving *saving);
+
 /*
- * Saves, unless this step is saved already; behind a poll that waits.  A run
- * that goes on does so on a copy, where host memory has room for one: then a
- * later poll tells.  A failure is told, kept in `failure`, and no reason to
- * stop: the next save tries again.  Otherwise *metrics_out says what was
+ * Saves, unless this step is saved already; behind a poll that waits.  Of a
+ * run that goes on it is the copy, where there is one, which a thread writes:
+ * then a later poll tells.  A failure is told, kept in `failure`, and no reason
+ * to stop: the next save tries again.  Otherwise *metrics_out says what was
  * saved; its path is NULL when nothing was, and borrowed until the next call.
  */
 enum zo_status

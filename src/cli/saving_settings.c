@@ -47,21 +47,6 @@ static void add_bytes(struct zo_saving_settings *settings, const char *name,
         bytes == 0 ? "what is free" : zo_text_gib(text, sizeof(text), bytes));
 }
 
-static const char *limit_name(enum zo_home_limit limit)
-{
-    switch (limit) {
-    case ZO_HOME_PLANNED:
-        return "planned";
-    case ZO_HOME_GPU:
-        return "none";
-    case ZO_HOME_CPU:
-        return "cpu";
-    case ZO_HOME_NVME:
-        return "nvme";
-    }
-    return "";
-}
-
 static void add_numbers(struct zo_saving_settings *settings,
                         const struct zo_run_config *config)
 {
@@ -81,7 +66,7 @@ static void add_numbers(struct zo_saving_settings *settings,
     add(settings, "dtype", zo_dtype_name(config->dtype));
     add(settings, "moment_dtype", zo_dtype_name(optimizer->moment_dtype));
     add(settings, "loss_reduction",
-        config->loss_reduction == ZO_LOSS_PER_TOKEN ? "token" : "micro_batch");
+        zo_loss_reduction_name(config->loss_reduction));
 }
 
 void zo_saving_settings(const struct zo_setup *setup,
@@ -98,8 +83,9 @@ void zo_saving_settings(const struct zo_setup *setup,
             config->gradient_accumulation_steps);
     add_int(settings, "zero_stage", config->zero.stage);
     add(settings, "offload_optimizer",
-        limit_name(config->zero.optimizer.limit));
-    add(settings, "offload_param", limit_name(config->zero.param.limit));
+        zo_home_limit_name(config->zero.optimizer.limit));
+    add(settings, "offload_param",
+        zo_home_limit_name(config->zero.param.limit));
     add_bytes(settings, "gpu_memory", options->gpu_memory_bytes);
     add_bytes(settings, "host_memory", options->host_memory_bytes);
     add_real(settings, "save_minutes", options->save_minutes);

@@ -418,6 +418,15 @@ static enum zo_status on_save(void *context, int64_t step)
                : save_state(run, step, true);
 }
 
+static enum zo_status on_copy(void *context)
+{
+    struct run *run = context;
+
+    ZO_TRY(poll_save(run, true));
+    zo_saving_begin_copy(&run->saving);
+    return ZO_OK;
+}
+
 static bool wants_save(void *context, int64_t step)
 {
     struct run *run = context;
@@ -604,6 +613,7 @@ static enum zo_status run_steps(struct run *run)
         .on_eval = on_eval,
         .wants_stop = wants_stop,
         .wants_save = wants_save,
+        .on_copy = on_copy,
         .on_save = on_save,
     };
     int64_t steps = 0;

@@ -177,6 +177,8 @@ enum zo_status zo_decide(void *context, const struct zo_measured *measured,
     result.skipped_steps = decider->scaler.state.skipped_steps;
     control->skips = result.overflowed;
     control->loss_scale = decider->scaler.state.scale;
+    decider->behind[result.step & 1] =
+        (struct zo_decided){decider->optimizer_steps, decider->scaler.state};
     *result_out = result;
     return ZO_OK;
 }

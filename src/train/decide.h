@@ -3,7 +3,8 @@
  * next loss scale and the scalars of the update.
  *
  * Row 7.  Runs on a worker of the CPU engine, one step after the other; what
- * it changes is read by others only behind the step's list.
+ * it changes is read by others only behind the step's list, and before the
+ * next one, but for `behind`.
  */
 #ifndef ZO_SRC_TRAIN_DECIDE_H
 #define ZO_SRC_TRAIN_DECIDE_H
@@ -14,10 +15,19 @@
 
 ZO_C_BEGIN
 
+/* Where a run stands behind a step. */
+struct zo_decided {
+    int64_t optimizer_steps;
+    struct zo_loss_scaler_state scaler;
+};
+
 struct zo_decider {
     const struct zo_run_config *config; /* borrowed */
     struct zo_loss_scaler scaler;
     int64_t optimizer_steps; /* updates decided on so far */
+    /* As it was behind a step, [its number's last bit]: it may be read while
+     * the next one is decided on. */
+    struct zo_decided behind[2];
 };
 
 /* As zo_loss_scaler_init(). */

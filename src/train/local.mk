@@ -83,6 +83,7 @@ check_PROGRAMS += \
 	tests/test_nvme_bits \
 	tests/test_offload_bits \
 	tests/test_resume \
+	tests/test_save_list \
 	tests/test_stages \
 	tests/test_trainer_bits \
 	tests/test_trainer_faults \
@@ -99,7 +100,10 @@ tests_test_stages_SOURCES = tests/test_stages.c $(tiny_run)
 tests_test_nvme_bits_SOURCES = tests/test_nvme_bits.c tests/nvme_help.c \
 	tests/nvme_help.h $(tiny_run)
 tests_test_offload_bits_SOURCES = tests/test_offload_bits.c $(tiny_run)
-tests_test_resume_SOURCES = tests/test_resume.c $(tiny_run)
+state_help = tests/state_help.c tests/state_help.h
+tests_test_resume_SOURCES = tests/test_resume.c $(state_help) $(tiny_run)
+tests_test_save_list_SOURCES = tests/test_save_list.c tests/nvme_help.c \
+	tests/nvme_help.h $(state_help) $(tiny_run)
 tests_test_trainer_bits_SOURCES = tests/test_trainer_bits.c $(tiny_run)
 tests_test_trainer_faults_SOURCES = tests/test_trainer_faults.c $(tiny_run)
 tests_test_trainer_lists_SOURCES = tests/test_trainer_lists.c $(tiny_run)

@@ -496,21 +496,6 @@ enum zo_status zo_metrics_save(struct zo_metrics *metrics,
 
 /* ---- the configuration in the run line ---- */
 
-static const char *limit_name(enum zo_home_limit limit)
-{
-    switch (limit) {
-    case ZO_HOME_PLANNED:
-        return "planned";
-    case ZO_HOME_GPU:
-        return "none";
-    case ZO_HOME_CPU:
-        return "cpu";
-    case ZO_HOME_NVME:
-        return "nvme";
-    }
-    return "";
-}
-
 static void put_optimizer(struct zo_jsonl *json,
                           const struct zo_run_optimizer *optimizer)
 {
@@ -537,8 +522,7 @@ void zo_metrics_run_config(struct zo_jsonl *json, const void *run_config)
     zo_jsonl_bool(json, "check_grad_overflow", config->check_grad_overflow);
     zo_jsonl_real(json, "gradient_clipping", config->gradient_clipping);
     zo_jsonl_text(json, "loss_reduction",
-                  config->loss_reduction == ZO_LOSS_PER_TOKEN ? "token"
-                                                              : "micro_batch");
+                  zo_loss_reduction_name(config->loss_reduction));
     put_optimizer(json, &config->optimizer);
     zo_jsonl_text(json, "schedule",
                   zo_schedule_type_name(config->schedule.type));
@@ -546,7 +530,8 @@ void zo_metrics_run_config(struct zo_jsonl *json, const void *run_config)
     zo_jsonl_int(json, "total_steps", config->schedule.total_steps);
     zo_jsonl_int(json, "zero_stage", config->zero.stage);
     zo_jsonl_text(json, "offload_optimizer",
-                  limit_name(config->zero.optimizer.limit));
-    zo_jsonl_text(json, "offload_param", limit_name(config->zero.param.limit));
+                  zo_home_limit_name(config->zero.optimizer.limit));
+    zo_jsonl_text(json, "offload_param",
+                  zo_home_limit_name(config->zero.param.limit));
     zo_jsonl_int(json, "seed", config->seed);
 }

@@ -92,7 +92,7 @@ struct zo_save_metrics {
     const char *path;
     uint64_t bytes;
     double seconds;       /* until it was on the disk */
-    double stall_seconds; /* of those, that training waited */
+    double stall_seconds; /* of those, with no step under way for it */
 };
 
 /* tokens / step_seconds; 0 for a step of no time. */

@@ -56,8 +56,9 @@ struct zo_trace {
     size_t span_count;
     struct change *changes; /* owned; scratch of write */
     size_t change_count;
-    struct run_time *times; /* owned; likewise, of one list's operations */
-    struct run_time *uses;  /* owned; likewise, of its buffers */
+    struct run_time *times; /* owned; likewise, of all lists' operations */
+    size_t times_first[ZO_SCHEDULES_MAX], times_count;
+    struct run_time *uses; /* owned; likewise, of a list's buffers */
     int64_t base_ns;
     struct zo_jsonl json;
     char buffer[BUFFER_BYTES];
@@ -167,13 +168,12 @@ enum zo_status zo_trace_start(struct zo_trace *trace,
 {
     const struct zo_program *program = &build->program;
     const size_t spans_max = zo_executor_spans_max(executor);
-    size_t ops_max = 0, transient_count = 0;
+    size_t op_count = 0, transient_count = 0;
 
     ZO_ASSERT(spans_max > 0 && trace->build == NULL);
     for (int s = 0; s < program->schedule_count; s++) {
-        if (program->schedules[s].op_count > ops_max) {
-            ops_max = program->schedules[s].op_count;
-        }
+        trace->times_first[s] = op_count;
+        op_count += program->schedules[s].op_count;
     }
     for (size_t b = 0; b < program->buffer_count; b++) {
         transient_count += program->buffers[b].schedule >= 0;
@@ -184,8 +184,9 @@ enum zo_status zo_trace_start(struct zo_trace *trace,
                     "the trace", &trace->spans));
     ZO_TRY(zo_alloc(trace->kept_max * transient_count * 2,
                     sizeof(trace->changes[0]), "the trace", &trace->changes));
-    ZO_TRY(
-        zo_alloc(ops_max, sizeof(trace->times[0]), "the trace", &trace->times));
+    trace->times_count = op_count;
+    ZO_TRY(zo_alloc(op_count, sizeof(trace->times[0]), "the trace",
+                    &trace->times));
     ZO_TRY(zo_alloc(program->buffer_count, sizeof(trace->uses[0]), "the trace",
                     &trace->uses));
     trace->build = build;
@@ -280,6 +281,19 @@ static const struct zo_schedule *list_of(const struct zo_trace *trace,
     return &trace->build->program.schedules[kept->step.schedule];
 }
 
+static const struct zo_op *op_of(const struct zo_trace *trace,
+                                 const struct zo_op_span *span)
+{
+    return &trace->build->program.schedules[span->schedule].ops[span->op];
+}
+
+/* When an operation of a list ran. */
+static struct run_time *time_of(const struct zo_trace *trace, int schedule,
+                                size_t op)
+{
+    return &trace->times[trace->times_first[schedule] + op];
+}
+
 /* An operation that ran in a lane; NULL when none did. */
 static const struct zo_op *find_in_lane(const struct zo_trace *trace,
                                         uint32_t lane)
@@ -289,7 +303,7 @@ static const struct zo_op *find_in_lane(const struct zo_trace *trace,
 
         for (size_t s = 0; s < kept->span_count; s++) {
             const struct zo_op_span *span = &trace->spans[kept->span_first + s];
-            const struct zo_op *op = &list_of(trace, kept)->ops[span->op];
+            const struct zo_op *op = op_of(trace, span);
 
             if (lane_of(trace, op, span->worker) == lane) {
                 return op;
@@ -369,10 +383,12 @@ static uint64_t bytes_of(const struct zo_schedule *list, const struct zo_op *op)
 }
 
 static void put_args(struct zo_trace *trace, const struct kept *kept,
-                     const struct zo_op *op, const struct run_time *time)
+                     const struct zo_op_span *span)
 {
-    const struct zo_schedule *list = list_of(trace, kept);
-    const uint64_t bytes = bytes_of(list, op);
+    const struct zo_op *op = op_of(trace, span);
+    const struct run_time *time = time_of(trace, span->schedule, span->op);
+    const uint64_t bytes =
+        bytes_of(&trace->build->program.schedules[span->schedule], op);
     struct zo_jsonl *json = &trace->json;
 
     zo_jsonl_object_begin(json, "args");
@@ -404,16 +420,17 @@ static void widen(struct run_time *time, int64_t begin_ns, int64_t end_ns)
     time->end_ns = zo_max_i64(time->end_ns, end_ns);
 }
 
-/* When each operation of a list ran: its parts together. */
+/* When each operation ran: its parts together. */
 static void find_times(struct zo_trace *trace, const struct kept *kept)
 {
-    for (size_t i = 0; i < list_of(trace, kept)->op_count; i++) {
+    for (size_t i = 0; i < trace->times_count; i++) {
         trace->times[i] = (struct run_time){-1, -1};
     }
     for (size_t s = 0; s < kept->span_count; s++) {
         const struct zo_op_span *span = &trace->spans[kept->span_first + s];
 
-        widen(&trace->times[span->op], span->begin_ns, span->end_ns);
+        widen(time_of(trace, span->schedule, span->op), span->begin_ns,
+              span->end_ns);
     }
 }
 
@@ -427,7 +444,7 @@ static void find_uses(struct zo_trace *trace, const struct kept *kept)
     }
     for (size_t i = 0; i < list->op_count; i++) {
         const struct zo_op *op = &list->ops[i];
-        const struct run_time *time = &trace->times[i];
+        const struct run_time *time = time_of(trace, kept->step.schedule, i);
 
         for (uint32_t a = 0; a < op->access_count && time->begin_ns >= 0; a++) {
             widen(&trace->uses[list->accesses[op->access_first + a].buffer],
@@ -453,12 +470,12 @@ static void put_list(struct zo_trace *trace, const struct kept *kept)
     zo_jsonl_object_end(&trace->json);
     for (size_t s = 0; s < kept->span_count; s++) {
         const struct zo_op_span *span = &trace->spans[kept->span_first + s];
-        const struct zo_op *op = &list_of(trace, kept)->ops[span->op];
+        const struct zo_op *op = op_of(trace, span);
 
         begin_event(trace, "X", op->name, lane_of(trace, op, span->worker));
         zo_jsonl_text(&trace->json, "cat", zo_engine_text(op->engine));
         put_complete(trace, span->begin_ns, span->end_ns);
-        put_args(trace, kept, op, &trace->times[span->op]);
+        put_args(trace, kept, span);
         zo_jsonl_object_end(&trace->json);
     }
 }
@@ -668,7 +685,7 @@ static enum zo_status write_all(struct zo_trace *trace)
         add_changes(trace, &trace->kept[k]);
     }
     sort_changes(trace->changes, trace->change_count);
-    for (int tier = 0; tier < ZO_TIERS; tier++) {
+    for (int tier = 0; tier < ZO_TIER_COPY; tier++) {
         const int devices = tier == ZO_TIER_GPU ? program->device_count : 1;
 
         for (int device = 0; device < devices; device++) {

@@ -350,6 +350,11 @@ static enum zo_status finish_step(struct zo_trainer *trainer,
         .tokens_total = trainer->tokens_total,
         .step_seconds = zo_clock_seconds(trainer->last_done_ns, now),
     };
+    trainer->last_told = started->step;
+    if (trainer->copying.stage != COPY_NONE &&
+        trainer->copying.step == started->step) {
+        zo_trainer_describe_copy(trainer);
+    }
     fill_traffic(trainer, started->slot, &metrics);
     trace_step(trainer, started->slot, now);
     trainer->last_done_ns = now;
@@ -488,6 +493,16 @@ static enum zo_status evaluate_now(struct zo_trainer *trainer, int64_t step,
 
 /* ---- saving -------------------------------------------------------------- */
 
+/* Waits for the step that is under way and tells of it. */
+static enum zo_status finish_now(struct zo_trainer *trainer,
+                                 const struct zo_trainer_watch *watch)
+{
+    const struct started now = trainer->last;
+
+    trainer->last.is_under_way = false;
+    return finish_step(trainer, &now, watch);
+}
+
 /* Behind a step that has been told: every update has run, and is sound. */
 static enum zo_status save_now(struct zo_trainer *trainer, int64_t step,
                                const struct zo_trainer_watch *watch)
@@ -500,7 +515,102 @@ static enum zo_status save_now(struct zo_trainer *trainer, int64_t step,
     return ZO_OK;
 }
 
+/* The step whose list writes what is copied, and decides that it is sound. */
+static int64_t writing_step(const struct zo_trainer *trainer)
+{
+    return trainer->copying.step + (trainer->build.options.decides ? 1 : 0);
+}
+
+/* The list of the copy joins the one that writes the states, once that is
+ * started. */
+static enum zo_status join_copy(struct zo_trainer *trainer)
+{
+    struct copying *copying = &trainer->copying;
+
+    if (copying->stage != COPY_WANTED ||
+        trainer->last.step < writing_step(trainer)) {
+        return ZO_OK;
+    }
+    copying->stage = COPY_STARTED;
+    return zo_executor_join(trainer->executor, trainer->build.save_schedule,
+                            &copying->ticket);
+}
+
+/* Tells of a copy that is whole and sound. */
+static enum zo_status tell_copy(struct zo_trainer *trainer,
+                                const struct zo_trainer_watch *watch)
+{
+    struct copying *copying = &trainer->copying;
+
+    if (copying->stage != COPY_STARTED ||
+        trainer->last_told < writing_step(trainer) ||
+        !zo_executor_is_done(trainer->executor, copying->ticket)) {
+        return ZO_OK;
+    }
+    copying->stage = COPY_NONE;
+    return watch->on_save(watch->context, copying->step);
+}
+
+/* Waits for a copy that is on its way, and tells of it. */
+static enum zo_status end_copy(struct zo_trainer *trainer,
+                               const struct zo_trainer_watch *watch)
+{
+    if (trainer->copying.stage != COPY_STARTED) {
+        return ZO_OK;
+    }
+    if (trainer->last_told < writing_step(trainer)) {
+        ZO_TRY(finish_now(trainer, watch));
+    }
+    ZO_TRY(zo_executor_wait(trainer->executor, trainer->copying.ticket));
+    return tell_copy(trainer, watch);
+}
+
+static enum zo_status begin_copy(struct zo_trainer *trainer, int64_t step,
+                                 const struct zo_trainer_watch *watch)
+{
+    ZO_TRY(end_copy(trainer, watch));
+    if (watch->on_copy != NULL) {
+        ZO_TRY(watch->on_copy(watch->context));
+    }
+    trainer->copying = (struct copying){.stage = COPY_WANTED, .step = step};
+    if (trainer->last_told == step) {
+        zo_trainer_describe_copy(trainer);
+    }
+    return join_copy(trainer);
+}
+
 /* ---- the run ------------------------------------------------------------- */
+
+static bool evaluates_behind(const struct zo_trainer_options *options,
+                             int64_t step)
+{
+    return options->eval_batches != NULL &&
+           ((options->eval_every > 0 && step % options->eval_every == 0) ||
+            step == options->last_step);
+}
+
+/* What is due behind a step, which is under way. */
+static enum zo_status run_behind(struct zo_trainer *trainer, int64_t step,
+                                 const struct zo_trainer_watch *watch)
+{
+    const bool evaluates = evaluates_behind(&trainer->options, step);
+    const bool saves =
+        watch->wants_save != NULL && watch->wants_save(watch->context, step);
+    const bool copies = trainer->copy != NULL;
+
+    if (evaluates || (saves && !copies)) {
+        ZO_TRY(finish_now(trainer, watch));
+    }
+    if (evaluates) {
+        ZO_TRY(end_copy(trainer, watch)); /* then nothing is under way */
+        ZO_TRY(evaluate_now(trainer, step, watch));
+    }
+    if (!saves) {
+        return ZO_OK;
+    }
+    return copies ? begin_copy(trainer, step, watch)
+                  : save_now(trainer, step, watch);
+}
 
 /*
  * One step is always ahead: while the devices work on it, the results of the
@@ -515,34 +625,20 @@ static enum zo_status run_steps(struct zo_trainer *trainer,
     for (int64_t step = options->first_step; step <= options->last_step;
          step++) {
         const struct started before = trainer->last;
-        const bool evaluates =
-            options->eval_batches != NULL &&
-            ((options->eval_every > 0 && step % options->eval_every == 0) ||
-             step == options->last_step);
-        bool saves;
 
         if (watch->wants_stop != NULL && watch->wants_stop(watch->context)) {
+            trainer->copying.stage =
+                COPY_NONE; /* who stops saves a later one */
             break;
         }
         ZO_TRY(start_step(trainer, step));
+        ZO_TRY(join_copy(trainer));
         ZO_TRY(finish_step(trainer, &before, watch));
         *steps_out = step;
-        saves = watch->wants_save != NULL &&
-                watch->wants_save(watch->context, step);
-        if (evaluates || saves) {
-            const struct started now = trainer->last;
-
-            trainer->last.is_under_way = false;
-            ZO_TRY(finish_step(trainer, &now, watch));
-        }
-        if (evaluates) {
-            ZO_TRY(evaluate_now(trainer, step, watch));
-        }
-        if (saves) {
-            ZO_TRY(save_now(trainer, step, watch));
-        }
+        ZO_TRY(tell_copy(trainer, watch));
+        ZO_TRY(run_behind(trainer, step, watch));
     }
-    return finish_step(trainer, &trainer->last, watch);
+    return finish_now(trainer, watch);
 }
 
 enum zo_status zo_trainer_run(struct zo_trainer *trainer,
@@ -553,14 +649,16 @@ enum zo_status zo_trainer_run(struct zo_trainer *trainer,
     enum zo_status status;
 
     trainer->last = (struct started){.step = steps};
+    trainer->last_told = steps;
+    trainer->copying = (struct copying){.stage = COPY_NONE};
     trainer->last_done_ns = zo_clock_ns();
     status = run_steps(trainer, watch, &steps);
     if (status != ZO_OK) {
         trace_what_failed(trainer);
         return status;
     }
-    trainer->last.is_under_way = false;
     *steps_out = steps;
+    ZO_TRY(end_copy(trainer, watch));
     ZO_TRY(run_tail(trainer));
     ZO_TRY(zo_executor_drain(trainer->executor));
     return check_last_update(trainer);

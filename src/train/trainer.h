@@ -118,9 +118,15 @@ struct zo_trainer_watch {
     enum zo_status (*on_eval)(void *context,
                               const struct zo_eval_metrics *metrics);
     bool (*wants_stop)(void *context); /* asked before each step */
-    /* Asked once a step is on its way; true: on_save follows behind it, with
-     * nothing under way and every update done. */
+    /*
+     * Asked once a step is on its way; true: on_save follows, unless the run
+     * ends before.  Without a copy that is behind the step, with nothing under
+     * way and every update done.  With one, it is when the copy holds the
+     * state of that step, and training goes on meanwhile.
+     */
     bool (*wants_save)(void *context, int64_t step);
+    /* Before the copy is taken: whoever reads the one before is to end. */
+    enum zo_status (*on_copy)(void *context);
     enum zo_status (*on_save)(void *context, int64_t step);
 };
 
@@ -139,7 +145,8 @@ enum zo_status zo_trainer_run(struct zo_trainer *trainer,
                               int64_t *steps_out) ZO_MUST_CHECK;
 
 /*
- * Writes the state behind the last step.  Within on_save, or behind run().
+ * Writes the state behind the last step.  Within on_save of a run without a
+ * copy, or behind run().
  * The trainer adds to *options the tensors, and to the run that it names
  * where training stands: from step to skipped_steps.  As zo_state_write().
  */
@@ -149,22 +156,20 @@ zo_trainer_save(struct zo_trainer *trainer,
                 struct zo_state_written *written_out) ZO_MUST_CHECK;
 
 /*
- * A copy of the state in host memory, so that training goes on while it is
- * written.  Opened once, behind start: its pages are made there.  Taking one,
- * in place of the one before, is as zo_trainer_save(); it is then on its own,
- * but for the names of parameters, which the trainer keeps until it is closed.
- * zo_trainer_copy_save() may be called in any thread, with a pool of its own
- * in `options`.
+ * Room for a copy of the state in host memory, so that training goes on while
+ * it is taken and written.  Opened once, behind start: its pages are made
+ * there, and its memory is the trainer's.  run() takes the copy when a save is
+ * wanted, in place of the one before.  zo_trainer_copy_save() writes it, from
+ * on_save until the next on_copy, in any thread, with a pool of its own in
+ * `options`.  Closed before the trainer.
  *
- *   ZO_E_NOMEM   no memory for it
+ *   ZO_E_LOCK, ZO_E_NOMEM   no memory for it
  */
 struct zo_trainer_copy;
 uint64_t zo_trainer_copy_bytes(const struct zo_trainer *trainer);
 enum zo_status
-zo_trainer_copy_open(const struct zo_trainer *trainer,
+zo_trainer_copy_open(struct zo_trainer *trainer,
                      struct zo_trainer_copy **copy_out) ZO_MUST_CHECK;
-enum zo_status zo_trainer_copy_take(struct zo_trainer *trainer,
-                                    struct zo_trainer_copy *copy) ZO_MUST_CHECK;
 enum zo_status
 zo_trainer_copy_save(const struct zo_trainer_copy *copy,
                      const struct zo_state_write_options *options,

@@ -24,6 +24,13 @@ struct under_way {
     int64_t begin_ns;
 };
 
+/* A copy of the states behind a step, on its way. */
+struct copying {
+    enum { COPY_NONE, COPY_WANTED, COPY_STARTED } stage;
+    int64_t step;
+    uint64_t ticket; /* COPY_STARTED */
+};
+
 struct zo_trainer {
     struct zo_trainer_options options;
     struct zo_glm *glm;
@@ -36,12 +43,20 @@ struct zo_trainer {
     bool has_update;         /* the last step's update has yet to run */
     int64_t updates_started; /* steps started, when none can be skipped */
     struct started last;
+    int64_t last_told; /* step */
     int64_t last_done_ns;
     int64_t tokens_total;
     double best_loss;
     struct under_way under_way[2]; /* one a slot */
     uint64_t gpu_bytes[ZO_DEVICES_MAX];
+    struct zo_trainer_copy *copy; /* borrowed; NULL: saves wait for the end of
+                                     what is under way */
+    struct copying copying;
 };
+
+/* trainer_state.c: where the run stood behind the step of the copy, which has
+ * just been told. */
+void zo_trainer_describe_copy(const struct zo_trainer *trainer);
 
 /* trainer_plan.c: the model's units, and the program that fits. */
 struct zo_glm_batch

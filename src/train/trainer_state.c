@@ -271,12 +271,13 @@ static enum zo_status list_tensors(const struct zo_trainer *trainer,
 }
 
 /* Where training stands; the rest is the caller's. */
-static void fill_run(const struct zo_trainer *trainer, struct zo_state_run *run)
+static void fill_run(const struct zo_trainer *trainer, int64_t step,
+                     const struct zo_decided *decided, struct zo_state_run *run)
 {
-    const struct zo_loss_scaler_state *scaler = &trainer->decider.scaler.state;
+    const struct zo_loss_scaler_state *scaler = &decided->scaler;
 
-    run->step = trainer->last.step;
-    run->optimizer_steps = trainer->decider.optimizer_steps;
+    run->step = step;
+    run->optimizer_steps = decided->optimizer_steps;
     run->tokens_total = trainer->tokens_total;
     run->best_loss = trainer->best_loss;
     run->scales = trainer->options.config->dtype == ZO_F16;
@@ -304,11 +305,13 @@ static enum zo_status save(struct fetching *fetching,
                            struct zo_state_written *written_out)
 {
     struct zo_trainer *trainer = fetching->trainer;
+    const struct zo_decided now = {trainer->decider.optimizer_steps,
+                                   trainer->decider.scaler.state};
     struct zo_state_run run = {0};
     struct zo_tensor_info *infos = NULL;
     enum zo_status status;
 
-    fill_run(trainer, &run);
+    fill_run(trainer, trainer->last.step, &now, &run);
     keep_callers(options->run, &run);
     ZO_TRY(list_tensors(trainer, &infos));
     options->run = &run;
@@ -378,191 +381,103 @@ enum zo_status zo_trainer_save(struct zo_trainer *trainer,
 /* ---- a copy ---------------------------------------------------------------
  */
 
-#define COPY_ALIGN  64                  /* of a tensor in a copy */
-#define TOUCH_BYTES ((int64_t)64 << 20) /* of a thread at a time */
-
 struct zo_trainer_copy {
+    struct zo_trainer *trainer;   /* borrowed */
     struct zo_state_run run;      /* of what was taken last */
     struct zo_tensor_info *infos; /* owned; names are the trainer's */
     size_t count;
-    enum zo_dtype moment_type;
-    uint64_t *offsets; /* owned; (tensors, kinds) into bytes */
-    char *bytes;       /* owned */
-    uint64_t size_bytes;
 };
-
-/* One piece on its way into the copy. */
-struct copied {
-    size_t parameter;
-    enum zo_state_kind kind;
-    int64_t first, count;
-};
-
-struct copying {
-    struct fetching fetching;
-    struct zo_trainer_copy *copy;
-    struct copied *pieces; /* owned */
-    int64_t piece_count;
-    struct zo_err failure; /* the first; guarded by fetching.lock */
-};
-
-static size_t kind_bytes(enum zo_dtype moment_type, enum zo_state_kind kind)
-{
-    return kind == ZO_STATE_MASTER ? sizeof(float)
-                                   : zo_dtype_bytes(moment_type);
-}
 
 uint64_t zo_trainer_copy_bytes(const struct zo_trainer *trainer)
 {
-    const uint64_t moment = zo_dtype_bytes(trainer->build.options.moment_type);
-    const struct zo_parameters *parameters = zo_glm_parameters(trainer->glm);
-    uint64_t bytes = 0;
-
-    for (size_t i = 0; i < parameters->trained_count; i++) {
-        bytes += (uint64_t)parameters->items[i].elems *
-                     (sizeof(float) + 2 * moment) +
-                 (uint64_t)ZO_STATE_KINDS * COPY_ALIGN;
-    }
-    return bytes;
+    return trainer->build.program.arena_bytes[ZO_TIER_COPY][0];
 }
 
-static char *place_in(const struct zo_trainer_copy *copy,
-                      enum zo_state_kind kind, size_t index, int64_t first)
-{
-    return copy->bytes + copy->offsets[index * ZO_STATE_KINDS + kind] +
-           (uint64_t)first * kind_bytes(copy->moment_type, kind);
-}
-
-static void copy_piece(void *argument, int64_t index)
-{
-    struct copying *copying = argument;
-    const struct copied *piece = &copying->pieces[index];
-    const enum zo_status status = give(
-        &copying->fetching, piece->kind, piece->parameter, piece->first,
-        piece->count,
-        place_in(copying->copy, piece->kind, piece->parameter, piece->first));
-
-    if (status != ZO_OK) {
-        (void)pthread_mutex_lock(&copying->fetching.lock);
-        copying->failure = *zo_err_last();
-        (void)pthread_mutex_unlock(&copying->fetching.lock);
-    }
-}
-
-static enum zo_status list_pieces(struct copying *copying)
-{
-    const struct zo_trainer *trainer = copying->fetching.trainer;
-    const struct zo_parameters *parameters = zo_glm_parameters(trainer->glm);
-    int64_t count = 0;
-
-    for (size_t i = 0; i < parameters->trained_count; i++) {
-        count += ZO_STATE_KINDS *
-                 zo_div_ceil(parameters->items[i].elems, ZO_STATE_PIECE_ELEMS);
-    }
-    ZO_TRY(zo_alloc((size_t)count, sizeof(copying->pieces[0]),
-                    "a list of pieces", &copying->pieces));
-    for (size_t i = 0; i < parameters->trained_count; i++) {
-        const int64_t elems = parameters->items[i].elems;
-
-        for (int k = 0; k < ZO_STATE_KINDS; k++) {
-            for (int64_t at = 0; at < elems; at += ZO_STATE_PIECE_ELEMS) {
-                copying->pieces[copying->piece_count++] = (struct copied){
-                    i, (enum zo_state_kind)k, at,
-                    zo_min_i64(ZO_STATE_PIECE_ELEMS, elems - at)};
-            }
-        }
-    }
-    return ZO_OK;
-}
-
-static enum zo_status copy_numbers(struct zo_trainer *trainer,
-                                   struct zo_trainer_copy *copy)
-{
-    struct copying copying = {.copy = copy};
-    enum zo_status status;
-
-    ZO_TRY_GOTO(
-        close, open_fetching(trainer, ZO_STATE_PIECE_ELEMS, &copying.fetching));
-    ZO_TRY_GOTO(close, list_pieces(&copying));
-    zo_pool_run(trainer->options.devices->pool, copy_piece, &copying,
-                copying.piece_count);
-    if (copying.failure.status != ZO_OK) {
-        status = zo_err_adopt(&copying.failure);
-    }
-
-close:
-    zo_free(copying.pieces);
-    close_fetching(&copying.fetching);
-    return status;
-}
-
-/* Pages are made here, not while training waits for a save. */
-static void touch_copied(void *argument, int64_t index)
-{
-    const struct zo_trainer_copy *copy = argument;
-    const uint64_t at = (uint64_t)index * TOUCH_BYTES;
-    const uint64_t left = copy->size_bytes - at;
-
-    memset(copy->bytes + at, 0, left < TOUCH_BYTES ? left : TOUCH_BYTES);
-}
-
-static enum zo_status open_copy(const struct zo_trainer *trainer,
-                                struct zo_trainer_copy *copy)
-{
-    uint64_t at = 0;
-
-    copy->count = zo_glm_parameters(trainer->glm)->trained_count;
-    copy->moment_type = trainer->build.options.moment_type;
-    ZO_TRY(list_tensors(trainer, &copy->infos));
-    ZO_TRY(zo_alloc(copy->count * ZO_STATE_KINDS, sizeof(copy->offsets[0]),
-                    "a copy of the state", &copy->offsets));
-    for (size_t i = 0; i < copy->count; i++) {
-        for (int k = 0; k < ZO_STATE_KINDS; k++) {
-            copy->offsets[i * ZO_STATE_KINDS + (size_t)k] = at;
-            at += zo_round_up(
-                (uint64_t)zo_glm_parameters(trainer->glm)->items[i].elems *
-                    kind_bytes(copy->moment_type, (enum zo_state_kind)k),
-                COPY_ALIGN);
-        }
-    }
-    copy->size_bytes = at;
-    ZO_TRY(zo_huge_alloc((size_t)at, "a copy of the state", &copy->bytes));
-    zo_pool_run(trainer->options.devices->pool, touch_copied, copy,
-                zo_div_ceil((int64_t)at, TOUCH_BYTES));
-    return ZO_OK;
-}
-
-enum zo_status zo_trainer_copy_open(const struct zo_trainer *trainer,
+enum zo_status zo_trainer_copy_open(struct zo_trainer *trainer,
                                     struct zo_trainer_copy **copy_out)
 {
     struct zo_trainer_copy *copy = NULL;
     enum zo_status status;
 
     ZO_TRY(zo_alloc(1, sizeof(*copy), "a copy of the state", &copy));
-    status = open_copy(trainer, copy);
+    copy->trainer = trainer;
+    copy->count = zo_glm_parameters(trainer->glm)->trained_count;
+    status = list_tensors(trainer, &copy->infos);
+    if (status == ZO_OK) {
+        status = zo_executor_open_copy(trainer->executor,
+                                       trainer->options.devices->pool);
+    }
     if (status != ZO_OK) {
         zo_trainer_copy_close(copy);
         return status;
     }
+    trainer->copy = copy;
     *copy_out = copy;
     return ZO_OK;
 }
 
-enum zo_status zo_trainer_copy_take(struct zo_trainer *trainer,
-                                    struct zo_trainer_copy *copy)
+void zo_trainer_describe_copy(const struct zo_trainer *trainer)
 {
-    fill_run(trainer, &copy->run);
-    return copy_numbers(trainer, copy);
+    const int64_t step = trainer->copying.step;
+
+    fill_run(trainer, step, &trainer->decider.behind[step & 1],
+             &trainer->copy->run);
 }
 
+static const char *copied(const struct zo_trainer *trainer, zo_buffer_id id,
+                          int64_t first, size_t elem_bytes)
+{
+    return (const char *)zo_executor_address(trainer->executor, id, 0) +
+           (uint64_t)first * elem_bytes;
+}
+
+static void give_masters(const struct zo_trainer *trainer,
+                         const struct zo_unit_buffers *unit, int64_t first,
+                         int64_t count, float *target)
+{
+    const enum zo_dtype type = trainer->build.options.type;
+    const uint16_t *weight;
+    const int16_t *remainder;
+
+    if (type != ZO_BF16) {
+        memcpy(target,
+               copied(trainer, type == ZO_F16 ? unit->master : unit->weights,
+                      first, sizeof(float)),
+               (size_t)count * sizeof(float));
+        return;
+    }
+    weight = (const void *)copied(trainer, unit->weights, first, 2);
+    remainder = (const void *)copied(trainer, unit->remainder, first, 2);
+    for (int64_t i = 0; i < count; i++) {
+        target[i] = zo_pair_master(weight[i], remainder[i]);
+    }
+}
+
+/* The zo_state_data_fn of a copy. */
 static enum zo_status give_copied(void *context, enum zo_state_kind kind,
                                   size_t index, int64_t first_elem,
                                   int64_t elem_count, void *buffer)
 {
     const struct zo_trainer_copy *copy = context;
+    const struct zo_trainer *trainer = copy->trainer;
+    const struct zo_unit_buffers *unit =
+        &trainer->build
+             .copies[zo_glm_parameters(trainer->glm)->items[index].unit];
+    const int64_t first =
+        zo_glm_tensors(trainer->glm)[index].offset_elems + first_elem;
+    const size_t moment_bytes =
+        zo_dtype_bytes(trainer->build.options.moment_type);
 
-    memcpy(buffer, place_in(copy, kind, index, first_elem),
-           (size_t)elem_count * kind_bytes(copy->moment_type, kind));
+    if (kind == ZO_STATE_MASTER) {
+        give_masters(trainer, unit, first, elem_count, buffer);
+    } else {
+        memcpy(
+            buffer,
+            copied(trainer,
+                   kind == ZO_STATE_EXP_AVG ? unit->exp_avg : unit->exp_avg_sq,
+                   first, moment_bytes),
+            (size_t)elem_count * moment_bytes);
+    }
     return ZO_OK;
 }
 
@@ -578,7 +493,7 @@ zo_trainer_copy_save(const struct zo_trainer_copy *copy,
     all.run = &run;
     all.tensors = copy->infos;
     all.tensor_count = copy->count;
-    all.moment_type = copy->moment_type;
+    all.moment_type = copy->trainer->build.options.moment_type;
     all.data = give_copied;
     all.context = (void *)(uintptr_t)copy;
     return zo_state_write(&all, written_out);
@@ -589,8 +504,7 @@ void zo_trainer_copy_close(struct zo_trainer_copy *copy)
     if (copy == NULL) {
         return;
     }
-    zo_pages_free(copy->bytes, (size_t)copy->size_bytes);
-    zo_free(copy->offsets);
+    copy->trainer->copy = NULL;
     zo_free(copy->infos);
     zo_free(copy);
 }
