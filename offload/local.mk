@@ -67,6 +67,7 @@ check_PROGRAMS += \
 	tests/test_executor \
 	tests/test_executor_bounce \
 	tests/test_executor_failures \
+	tests/test_executor_numa \
 	tests/test_executor_times \
 	tests/test_executor_parts \
 	tests/test_gaps \
@@ -95,6 +96,7 @@ tests_test_executor_bounce_SOURCES = tests/test_executor_bounce.c \
 	$(executor_bench) $(nvme_help)
 tests_test_executor_failures_SOURCES = tests/test_executor_failures.c \
 	$(executor_bench)
+tests_test_executor_numa_SOURCES = tests/test_executor_numa.c $(executor_bench)
 tests_test_executor_times_SOURCES = tests/test_executor_times.c \
 	$(executor_bench)
 tests_test_executor_parts_SOURCES = tests/test_executor_parts.c \
