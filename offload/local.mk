@@ -84,10 +84,11 @@ check_PROGRAMS += \
 	tests/test_unit
 offload_help = tests/offload_help.c tests/offload_help.h
 fake_model = tests/fake_model.c tests/fake_model.h $(offload_help)
+builder_rig = tests/builder_rig.c tests/builder_rig.h $(fake_model)
 tests_test_builder_SOURCES = tests/test_builder.c $(fake_model)
-tests_test_builder_homes_SOURCES = tests/test_builder_homes.c $(fake_model)
+tests_test_builder_homes_SOURCES = tests/test_builder_homes.c $(builder_rig)
 tests_test_place_nvme_SOURCES = tests/test_place_nvme.c $(fake_model)
-tests_test_builder_nvme_SOURCES = tests/test_builder_nvme.c $(fake_model) \
+tests_test_builder_nvme_SOURCES = tests/test_builder_nvme.c $(builder_rig) \
 	$(nvme_help)
 executor_bench = tests/executor_bench.c tests/executor_bench.h $(offload_help)
 tests_test_arenas_SOURCES = tests/test_arenas.c $(executor_bench) $(fake_root)
