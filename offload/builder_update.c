@@ -110,6 +110,9 @@ enum zo_status zo_lister_update_host(const struct zo_lister *lister, int u,
         .micro = -1,
         .priority = priority_of(options, u),
         .parts = (int)zo_div_ceil(elems.count, ZO_TILE_ELEMS),
+        /* In place, not in a buffer of the ring, which is everybody's. */
+        .is_shared =
+            zo_build_stage(options) > 0 && !zo_build_spills(options, u),
     };
 
     if (!options->decides) {

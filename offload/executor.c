@@ -225,6 +225,12 @@ static enum zo_status open_instances(struct zo_executor *executor)
     ZO_TRY(zo_alloc(executor->instance_count * executor->preds_max,
                     sizeof(executor->preds[0]), "the window of operations",
                     &executor->preds));
+    if (executor->numa != NULL) {
+        ZO_TRY(zo_alloc(executor->instance_count *
+                            (size_t)executor->machine->device_count,
+                        sizeof(executor->device_parts[0]),
+                        "the window of operations", &executor->device_parts));
+    }
     ZO_TRY(zo_alloc(executor->instance_count, sizeof(executor->waiting[0]),
                     "the window of operations", &executor->waiting));
     return zo_alloc(executor->instance_count, sizeof(executor->ready[0]),
@@ -276,6 +282,9 @@ enum zo_status zo_executor_open(const struct zo_program *program,
     executor->program = program;
     executor->machine = machine;
     executor->options = *options;
+    executor->numa = options->numa != NULL && options->numa->node_count > 0
+                         ? options->numa
+                         : NULL;
     executor->next_instance = 1;
     executor->retired_below = 1;
     (void)pthread_mutex_init(&executor->lock, NULL);
@@ -317,6 +326,7 @@ void zo_executor_close(struct zo_executor *executor)
     zo_free(executor->lanes);
     zo_free(executor->instances);
     zo_free(executor->preds);
+    zo_free(executor->device_parts);
     zo_free(executor->waiting);
     zo_free(executor->ready);
     (void)pthread_cond_destroy(&executor->ready_cond);
@@ -324,6 +334,17 @@ void zo_executor_close(struct zo_executor *executor)
     (void)pthread_mutex_destroy(&executor->bounce_lock);
     (void)pthread_mutex_destroy(&executor->lock);
     zo_free(executor);
+}
+
+int zo_executor_numa_refusal(const struct zo_executor *executor)
+{
+    pthread_mutex_t *lock = &((struct zo_executor *)executor)->lock;
+    int refusal;
+
+    (void)pthread_mutex_lock(lock);
+    refusal = executor->numa_refusal;
+    (void)pthread_mutex_unlock(lock);
+    return refusal;
 }
 
 /* ---- addresses ---------------------------------------------------------- */

@@ -18,6 +18,7 @@
 
 #include "offload/nvme.h"
 #include "offload/schedule.h"
+#include "src/base/numa.h"
 
 ZO_C_BEGIN
 
@@ -37,6 +38,9 @@ struct zo_executor_options {
                            * touches and clears the host's arenas */
     /* For tests: where /proc and /sys are looked for; NULL: in "". */
     const char *system_root;
+    /* Borrowed until close: what is_shared operations touch and who runs them
+     * is near their devices; NULL, or no nodes: they are anywhere. */
+    const struct zo_numa *numa;
     /* Where and how the NVMe tier is kept, but for its bytes; borrowed for the
      * call of open; NULL: the program has nothing there. */
     const struct zo_nvme_options *nvme;
@@ -154,6 +158,10 @@ void zo_executor_list_counters(struct zo_executor *executor, int slot,
 /* What the store behind the NVMe tier chose, a line each; "" without one.
  * Owned by the executor. */
 const char *zo_executor_nvme_notes(const struct zo_executor *executor);
+
+/* The errno with which the system refused to place memory or threads by
+ * options.numa; 0: it did not. */
+int zo_executor_numa_refusal(const struct zo_executor *executor);
 
 /* The most operations of NVMe that run side by side. */
 #define ZO_NVME_FLIGHTS 4

@@ -98,27 +98,95 @@ static enum zo_status open_device_arena(struct zo_executor *executor,
     return machine->device_ops->stream_sync(executor->copy_streams[device]);
 }
 
+/* ---- places -------------------------------------------------------------- */
+
+/* An arena of the host, to be placed. */
+struct placing {
+    struct zo_executor *executor;
+    enum zo_tier tier;
+};
+
+static void place_access(const struct placing *placing,
+                         const struct zo_access *access, char *memory)
+{
+    struct zo_executor *executor = placing->executor;
+    const struct zo_program *program = executor->program;
+    const struct zo_buffer *buffer = &program->buffers[access->buffer];
+    const uint64_t devices = (uint64_t)program->device_count;
+
+    for (uint64_t d = 0; buffer->tier == placing->tier && d < devices; d++) {
+        const uint64_t begin = access->bytes * d / devices;
+        const uint64_t end = access->bytes * (d + 1) / devices;
+        const int error = zo_numa_place(
+            executor->numa, memory + buffer->offset + access->offset + begin,
+            end - begin, (int)d);
+
+        executor->numa_refusal = error != 0 ? error : executor->numa_refusal;
+    }
+}
+
+/* What devices have a share of is near them; the rest is spread. */
+static void place(void *context, void *memory)
+{
+    const struct placing *placing = context;
+    const struct zo_program *program = placing->executor->program;
+
+    for (int s = 0; s < program->schedule_count; s++) {
+        const struct zo_schedule *list = &program->schedules[s];
+
+        for (size_t i = 0; i < list->op_count; i++) {
+            const struct zo_op *op = &list->ops[i];
+
+            for (uint32_t a = 0; op->is_shared && a < op->access_count; a++) {
+                place_access(placing, &list->accesses[op->access_first + a],
+                             memory);
+            }
+        }
+    }
+}
+
+static enum zo_status open_pinned_arena(struct zo_executor *executor)
+{
+    static const char name[] = "the host arena";
+    const struct zo_machine *machine = executor->machine;
+    const struct zo_device_ops *ops = machine->device_ops;
+    const uint64_t bytes = executor->program->arena_bytes[ZO_TIER_CPU][0];
+    void **arena = &executor->arenas[ZO_TIER_CPU][0];
+    struct placing placing = {executor, ZO_TIER_CPU};
+
+    ZO_TRY(executor->numa != NULL
+               ? ops->mem_alloc_placed(machine->devices[0], name, bytes, place,
+                                       &placing, arena)
+               : ops->mem_alloc(machine->devices[0], ZO_MEM_PINNED, name, bytes,
+                                arena));
+    clear(executor->options.pool, *arena, bytes);
+    return ZO_OK;
+}
+
+static enum zo_status open_pageable_arena(struct zo_executor *executor)
+{
+    const uint64_t bytes = executor->program->arena_bytes[ZO_TIER_PAGEABLE][0];
+    void **arena = &executor->arenas[ZO_TIER_PAGEABLE][0];
+    struct placing placing = {executor, ZO_TIER_PAGEABLE};
+
+    ZO_TRY(zo_huge_alloc(bytes, "the pageable host arena", arena));
+    if (executor->numa != NULL) {
+        place(&placing, *arena);
+    }
+    clear(executor->options.pool, *arena, bytes);
+    return ZO_OK;
+}
+
 enum zo_status zo_executor_open_arenas(struct zo_executor *executor)
 {
     const struct zo_machine *machine = executor->machine;
-    const struct zo_program *program = executor->program;
-    const uint64_t pinned_bytes = program->arena_bytes[ZO_TIER_CPU][0];
-    const uint64_t pageable_bytes = program->arena_bytes[ZO_TIER_PAGEABLE][0];
 
     ZO_TRY(check_room(executor));
     for (int device = 0; device < machine->device_count; device++) {
         ZO_TRY(open_device_arena(executor, device));
     }
-    ZO_TRY(machine->device_ops->mem_alloc(machine->devices[0], ZO_MEM_PINNED,
-                                          "the host arena", pinned_bytes,
-                                          &executor->arenas[ZO_TIER_CPU][0]));
-    clear(executor->options.pool, executor->arenas[ZO_TIER_CPU][0],
-          pinned_bytes);
-    ZO_TRY(zo_huge_alloc(pageable_bytes, "the pageable host arena",
-                         &executor->arenas[ZO_TIER_PAGEABLE][0]));
-    clear(executor->options.pool, executor->arenas[ZO_TIER_PAGEABLE][0],
-          pageable_bytes);
-    return ZO_OK;
+    ZO_TRY(open_pinned_arena(executor));
+    return open_pageable_arena(executor);
 }
 
 /* Whether anything but the CPU engine copies to the tier of copies. */

@@ -4,13 +4,54 @@
  * until its last part has been taken, so that several workers share it and
  * turn to a more urgent one as soon as there is one.  Row 5.
  */
+#include <string.h>
+
 #include "offload/executor_internal.h"
 #include "src/base/clock.h"
 #include "src/base/memory.h"
 #include "src/base/thread.h"
 
+/* The next part of a device's share, of which so many are taken; -1: none. */
+static int take_of_device(const struct zo_executor *executor, int64_t parts,
+                          int64_t device, int *taken)
+{
+    const int64_t devices = executor->machine->device_count;
+    const int first = (int)(parts * device / devices);
+    const int end = (int)(parts * (device + 1) / devices);
+
+    return *taken < end - first ? first + (*taken)++ : -1;
+}
+
+/* A part of an operation: of a device near the worker, while there is one. */
+static int take_part(struct zo_executor *executor, uint64_t number, int node)
+{
+    struct zo_instance *instance = zo_instance_at(executor, number);
+    const struct zo_op *op = zo_instance_op(executor, instance);
+    const size_t devices = (size_t)executor->machine->device_count;
+    int *taken, part = -1;
+
+    if (executor->numa == NULL || !op->is_shared) {
+        return instance->parts_taken++;
+    }
+    taken =
+        &executor->device_parts[number % executor->instance_count * devices];
+    if (instance->parts_taken++ == 0) { /* those of another before it */
+        memset(taken, 0, devices * sizeof(taken[0]));
+    }
+    for (size_t i = 0; part < 0 && i < 2 * devices; i++) {
+        const size_t d = i % devices; /* those near, then all */
+
+        if (i >= devices || executor->numa->device_nodes[d] == node) {
+            part = take_of_device(executor, op->parts, (int64_t)d, &taken[d]);
+        }
+    }
+    ZO_ASSERT(part >= 0);
+    return part;
+}
+
 /* Takes a part of the ready operation that goes first; the lock is held. */
-static uint64_t take_ready(struct zo_executor *executor, int *part_out)
+static uint64_t take_ready(struct zo_executor *executor, int node,
+                           int *part_out)
 {
     struct zo_instance *instance;
     size_t best = 0;
@@ -29,7 +70,7 @@ static uint64_t take_ready(struct zo_executor *executor, int *part_out)
     }
     number = executor->ready[best];
     instance = zo_instance_at(executor, number);
-    *part_out = instance->parts_taken++;
+    *part_out = take_part(executor, number, node);
     if (instance->parts_taken == zo_instance_op(executor, instance)->parts) {
         executor->ready[best] = executor->ready[--executor->ready_count];
     }
@@ -60,13 +101,28 @@ static void finish_part(struct zo_executor *executor, uint64_t number)
     }
 }
 
+/* Workers are on the nodes in turn; returns the index of this one's. */
+static int settle_on_node(struct zo_executor *executor, int worker)
+{
+    int node, error;
+
+    if (executor->numa == NULL) {
+        return 0;
+    }
+    node = worker % executor->numa->node_count;
+    error = zo_numa_pin(executor->numa, node);
+    executor->numa_refusal = error != 0 ? error : executor->numa_refusal;
+    return node;
+}
+
 static void *work(void *argument)
 {
     struct zo_executor *executor = argument;
-    int worker;
+    int worker, node;
 
     (void)pthread_mutex_lock(&executor->lock);
     worker = executor->workers_begun++;
+    node = settle_on_node(executor, worker);
     for (;;) {
         uint64_t number;
         int64_t started;
@@ -79,7 +135,7 @@ static void *work(void *argument)
         if (executor->is_closing) {
             break;
         }
-        number = take_ready(executor, &part);
+        number = take_ready(executor, node, &part);
         started = zo_clock_ns();
         zo_times_cpu_begin(executor, zo_instance_at(executor, number), started);
         (void)pthread_mutex_unlock(&executor->lock);

@@ -111,6 +111,9 @@ struct zo_executor {
     uint64_t *ready; /* ready ones; the least priority is looked for */
     size_t ready_count;
     bool is_closing;
+    const struct zo_numa *numa; /* NULL: one node, or as good */
+    int numa_refusal;           /* an errno; guarded by the lock */
+    int *device_parts;     /* owned; parts taken, of each instance and device */
     struct zo_err failure; /* the first; status ZO_OK: none */
     struct zo_flight flights[ZO_NVME_FLIGHTS];
 

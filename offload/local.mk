@@ -68,6 +68,7 @@ check_PROGRAMS += \
 	tests/test_executor \
 	tests/test_executor_bounce \
 	tests/test_executor_failures \
+	tests/test_executor_numa \
 	tests/test_executor_times \
 	tests/test_executor_parts \
 	tests/test_gaps \
@@ -84,10 +85,11 @@ check_PROGRAMS += \
 	tests/test_unit
 offload_help = tests/offload_help.c tests/offload_help.h
 fake_model = tests/fake_model.c tests/fake_model.h $(offload_help)
+builder_rig = tests/builder_rig.c tests/builder_rig.h $(fake_model)
 tests_test_builder_SOURCES = tests/test_builder.c $(fake_model)
-tests_test_builder_homes_SOURCES = tests/test_builder_homes.c $(fake_model)
+tests_test_builder_homes_SOURCES = tests/test_builder_homes.c $(builder_rig)
 tests_test_place_nvme_SOURCES = tests/test_place_nvme.c $(fake_model)
-tests_test_builder_nvme_SOURCES = tests/test_builder_nvme.c $(fake_model) \
+tests_test_builder_nvme_SOURCES = tests/test_builder_nvme.c $(builder_rig) \
 	$(nvme_help)
 executor_bench = tests/executor_bench.c tests/executor_bench.h $(offload_help)
 tests_test_arenas_SOURCES = tests/test_arenas.c $(executor_bench) $(fake_root)
@@ -96,6 +98,7 @@ tests_test_executor_bounce_SOURCES = tests/test_executor_bounce.c \
 	$(executor_bench) $(nvme_help)
 tests_test_executor_failures_SOURCES = tests/test_executor_failures.c \
 	$(executor_bench)
+tests_test_executor_numa_SOURCES = tests/test_executor_numa.c $(executor_bench)
 tests_test_executor_times_SOURCES = tests/test_executor_times.c \
 	$(executor_bench)
 tests_test_executor_parts_SOURCES = tests/test_executor_parts.c \

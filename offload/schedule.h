@@ -165,6 +165,9 @@ struct zo_op {
     int micro;    /* micro batch of the step; -1: none */
     int priority; /* CPU and NVMe: lower goes first */
     int parts;    /* CPU: pieces that workers share; 0 is 1 */
+    /* CPU: parts, and the bytes of each large access, are the devices' in turn,
+     * in equal shares: each works best near its device. */
+    bool is_shared;
     double flops; /* of the longest batch */
     /* Likewise of attention, whose rate is another. */
     double attention_flops;

@@ -154,6 +154,15 @@ int nvme_help_file(const char *directory)
     return -1;
 }
 
+int nvme_help_reopen(const char *directory)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d",
+                   nvme_help_file(directory));
+    return open(path, O_RDWR | O_CLOEXEC);
+}
+
 int nvme_help_descriptors(void)
 {
     int count = 0;
@@ -166,14 +175,10 @@ int nvme_help_descriptors(void)
 
 bool nvme_help_flip(const char *directory, uint64_t offset)
 {
-    char path[64];
+    const int fd = nvme_help_reopen(directory);
     unsigned char byte;
     bool is_done;
-    int fd;
 
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d",
-                   nvme_help_file(directory));
-    fd = open(path, O_RDWR | O_CLOEXEC); /* without the store's O_DIRECT */
     if (fd < 0) {
         return false;
     }

@@ -42,6 +42,9 @@ enum zo_status nvme_help_move(struct zo_nvme *nvme, bool writes,
 
 /* The descriptor of a store's file in the folder; -1: there is none. */
 int nvme_help_file(const char *directory);
+/* It opened once more, without O_DIRECT; the caller closes it; -1: it cannot.
+ */
+int nvme_help_reopen(const char *directory);
 /* Descriptors of this process. */
 int nvme_help_descriptors(void);
 /* Turns one bit in the file of the store. */

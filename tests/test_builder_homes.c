@@ -7,7 +7,7 @@
 
 #include "offload/builder_internal.h"
 #include "offload/planner.h"
-#include "tests/fake_model.h"
+#include "tests/builder_rig.h"
 #include "tests/offload_help.h"
 #include "tests/tap.h"
 
@@ -39,50 +39,6 @@ static struct fake_shape plain_shape(struct zo_unit_homes homes)
     return shape;
 }
 
-/* A model, a machine, and an executor with the weights loaded. */
-struct rig {
-    struct fake_model model;
-    struct zo_machine machine;
-    struct zo_executor *executor;
-};
-
-static enum zo_status rig_open(const struct fake_shape *shape,
-                               const struct zo_executor_options *options,
-                               struct rig *rig)
-{
-    *rig = (struct rig){.executor = NULL};
-    ZO_TRY(fake_model_build(shape, &rig->model));
-    ZO_TRY(help_machine_open(&rig->machine, 1, shape->seed, 5));
-    rig->machine.kernel_ops = shape->kernel_ops;
-    ZO_TRY(zo_executor_open(&rig->model.build.program, &rig->machine, options,
-                            &rig->executor));
-    return fake_model_load(&rig->model, rig->executor);
-}
-
-static void rig_close(struct rig *rig)
-{
-    zo_executor_close(rig->executor);
-    help_machine_close(&rig->machine);
-    zo_build_fini(&rig->model.build);
-}
-
-/* The states behind some lists; 0, and the case fails, if they fail. */
-static uint64_t states_of(const struct fake_shape *shape, const char *lists,
-                          const struct zo_executor_options *options)
-{
-    uint64_t hash = 0;
-    struct rig rig;
-
-    if (rig_open(shape, options, &rig) == ZO_OK &&
-        fake_model_run(&rig.model, rig.executor, lists) == ZO_OK) {
-        hash = fake_model_states(&rig.model, rig.executor);
-    } else {
-        tap_fail(__FILE__, __LINE__, "%s: %s", lists, zo_err_last()->text);
-    }
-    rig_close(&rig);
-    return hash;
-}
-
 /* ---- what crosses the bus ------------------------------------------------ */
 
 struct traffic {
@@ -94,10 +50,10 @@ static struct traffic traffic_of(const struct fake_shape *shape, char list)
 {
     struct zo_executor_counters before, after;
     char lists[2] = {list, '\0'};
-    struct rig rig;
+    struct builder_rig rig;
     struct traffic moved = {-1, -1};
 
-    if (rig_open(shape, &workers, &rig) == ZO_OK &&
+    if (builder_rig_open(shape, &workers, &rig) == ZO_OK &&
         fake_model_run(&rig.model, rig.executor, lists) == ZO_OK) {
         zo_executor_counters(rig.executor, &before);
         if (fake_model_run(&rig.model, rig.executor, lists) == ZO_OK) {
@@ -108,7 +64,7 @@ static struct traffic traffic_of(const struct fake_shape *shape, char list)
                                    before.bytes[ZO_ENGINE_D2H]);
         }
     }
-    rig_close(&rig);
+    builder_rig_close(&rig);
     return moved;
 }
 
@@ -378,16 +334,17 @@ static void test_places(void)
         TAP_CHECK_INT(count_ops(list_of(&model, 'e'), host_update),
                       decides * UNITS);
         zo_build_fini(&model.build);
-        before = states_of(&shape, "", &workers);
-        TAP_CHECK(states_of(&shape, "t", &workers) == before); /* none is due */
-        TAP_CHECK((states_of(&shape, "s", &workers) == before) ==
+        before = builder_rig_states(&shape, "", &workers);
+        TAP_CHECK(builder_rig_states(&shape, "t", &workers) ==
+                  before); /* none is due */
+        TAP_CHECK((builder_rig_states(&shape, "s", &workers) == before) ==
                   shape.decides);
-        after = states_of(&shape, "st", &workers);
+        after = builder_rig_states(&shape, "st", &workers);
         TAP_CHECK(after != before);
-        TAP_CHECK(states_of(&shape, "se", &workers) == after);
-        TAP_CHECK(states_of(&shape, "sett", &workers) == after);
+        TAP_CHECK(builder_rig_states(&shape, "se", &workers) == after);
+        TAP_CHECK(builder_rig_states(&shape, "sett", &workers) == after);
         /* The model skips step 2, if it is asked. */
-        TAP_CHECK((states_of(&shape, "sst", &workers) == after) ==
+        TAP_CHECK((builder_rig_states(&shape, "sst", &workers) == after) ==
                   shape.decides);
     }
 }
@@ -602,10 +559,10 @@ static void test_evaluates_only(void)
             plain_shape(streams ? both : (struct zo_unit_homes){0});
         struct zo_plan_arena arena;
         uint64_t measured;
-        struct rig rig;
+        struct builder_rig rig;
 
         shape.evaluates_only = true;
-        TAP_CHECK_INT(rig_open(&shape, &workers, &rig), ZO_OK);
+        TAP_CHECK_INT(builder_rig_open(&shape, &workers, &rig), ZO_OK);
         TAP_CHECK_INT(fake_model_run(&rig.model, rig.executor, "eee"), ZO_OK);
         measured = fake_model_measured(&rig.model, rig.executor);
         TAP_CHECK(streams == 0 || measured == want);
@@ -616,7 +573,7 @@ static void test_evaluates_only(void)
                   (streams == 1));
         TAP_CHECK_INT(arena.purposes[ZO_PURPOSE_GRADIENT_RING], 0);
         TAP_CHECK_INT(arena.purposes[ZO_PURPOSE_MASTER], 0);
-        rig_close(&rig);
+        builder_rig_close(&rig);
     }
 }
 
@@ -633,7 +590,7 @@ static void test_tiles(void)
         shape.units = 3;
         shape.type = (enum zo_dtype)type;
         shape.large_elems = 2 * ZO_TILE_ELEMS + 77;
-        want = states_of(&shape, "s", &workers);
+        want = builder_rig_states(&shape, "s", &workers);
         for (int u = 0; u < UNITS; u++) {
             shape.homes[u] = both;
         }
@@ -644,7 +601,7 @@ static void test_tiles(void)
                 .parts,
             3);
         zo_build_fini(&model.build);
-        TAP_CHECK(states_of(&shape, "s", &five) == want);
+        TAP_CHECK(builder_rig_states(&shape, "s", &five) == want);
     }
 }
 

@@ -6,7 +6,7 @@
 
 #include "offload/builder_internal.h"
 #include "src/base/arith.h"
-#include "tests/fake_model.h"
+#include "tests/builder_rig.h"
 #include "tests/nvme_help.h"
 #include "tests/offload_help.h"
 #include "tests/tap.h"
@@ -42,59 +42,38 @@ static struct fake_shape shape_of(struct zo_unit_homes homes,
     return shape;
 }
 
-/* A model, a machine, and an executor with the weights loaded. */
-struct rig {
-    struct fake_model model;
-    struct zo_machine machine;
-    struct zo_executor *executor;
-};
-
-static enum zo_status rig_open(const struct fake_shape *shape,
-                               const struct zo_nvme_faults *faults,
-                               struct rig *rig)
+static struct zo_nvme_options options_of(const struct zo_nvme_faults *faults)
 {
     const char *memory = nvme_help_memory();
-    const struct zo_nvme_options nvme = {
+
+    return (struct zo_nvme_options){
         .directory = memory != NULL ? memory : nvme_help_disk(),
         .how = ZO_NVME_POOL,
         .allows_memory = true,
         .faults = faults,
     };
+}
+
+static enum zo_status rig_open(const struct fake_shape *shape,
+                               const struct zo_nvme_faults *faults,
+                               struct builder_rig *rig)
+{
+    const struct zo_nvme_options nvme = options_of(faults);
     const struct zo_executor_options options = {.cpu_workers = 2,
                                                 .nvme = &nvme};
 
-    *rig = (struct rig){.executor = NULL};
-    ZO_TRY(fake_model_build(shape, &rig->model));
-    ZO_TRY(help_machine_open(&rig->machine, 1, shape->seed, 5));
-    rig->machine.kernel_ops = shape->kernel_ops;
-    ZO_TRY(zo_executor_open(&rig->model.build.program, &rig->machine, &options,
-                            &rig->executor));
-    return fake_model_load(&rig->model, rig->executor);
-}
-
-static void rig_close(struct rig *rig)
-{
-    zo_executor_close(rig->executor);
-    help_machine_close(&rig->machine);
-    zo_build_fini(&rig->model.build);
+    return builder_rig_open(shape, &options, rig);
 }
 
 /* ---- numbers ------------------------------------------------------------- */
 
-/* The states behind some lists; 0, and the case fails, if they fail. */
 static uint64_t states_of(const struct fake_shape *shape, const char *lists)
 {
-    uint64_t hash = 0;
-    struct rig rig;
+    const struct zo_nvme_options nvme = options_of(NULL);
+    const struct zo_executor_options options = {.cpu_workers = 2,
+                                                .nvme = &nvme};
 
-    if (rig_open(shape, NULL, &rig) == ZO_OK &&
-        fake_model_run(&rig.model, rig.executor, lists) == ZO_OK) {
-        hash = fake_model_states(&rig.model, rig.executor);
-    } else {
-        tap_fail(__FILE__, __LINE__, "%s: %s", lists, zo_err_last()->text);
-    }
-    rig_close(&rig);
-    return hash;
+    return builder_rig_states(shape, lists, &options);
 }
 
 static void test_numbers(void)
@@ -133,7 +112,7 @@ struct moved {
     int64_t read, written;
 };
 
-static struct moved moved_by(struct rig *rig, const char *lists)
+static struct moved moved_by(struct builder_rig *rig, const char *lists)
 {
     struct zo_executor_counters before, after;
 
@@ -165,7 +144,7 @@ static void test_bytes(void)
         struct fake_shape shape = shape_of(optimizer, (enum zo_dtype)type);
         struct moved moved;
         int64_t update;
-        struct rig rig;
+        struct builder_rig rig;
 
         TAP_CHECK_INT(rig_open(&shape, NULL, &rig), ZO_OK);
         update =
@@ -178,7 +157,7 @@ static void test_bytes(void)
         moved = moved_by(&rig, "e");
         TAP_CHECK_INT(moved.read, 0);
         TAP_CHECK_INT(moved.written, 0);
-        rig_close(&rig);
+        builder_rig_close(&rig);
 
         shape = shape_of(both, (enum zo_dtype)type);
         TAP_CHECK_INT(rig_open(&shape, NULL, &rig), ZO_OK);
@@ -191,7 +170,7 @@ static void test_bytes(void)
         moved = moved_by(&rig, "e");
         TAP_CHECK_INT(moved.read, chunks(&rig.model, 0, UNITS - 1, typed));
         TAP_CHECK_INT(moved.written, 0);
-        rig_close(&rig);
+        builder_rig_close(&rig);
     }
 }
 
@@ -208,7 +187,7 @@ static void test_nothing_due(void)
     for (int type = 0; type < 3; type++) {
         struct fake_shape shape = shape_of(optimizer, (enum zo_dtype)type);
         struct moved one;
-        struct rig rig;
+        struct builder_rig rig;
 
         shape.decides = true;
         TAP_CHECK_INT(rig_open(&shape, NULL, &rig), ZO_OK);
@@ -221,7 +200,7 @@ static void test_nothing_due(void)
             TAP_CHECK_INT(moved.read, cases[i].updates * one.read);
             TAP_CHECK_INT(moved.written, cases[i].updates * one.written);
         }
-        rig_close(&rig);
+        builder_rig_close(&rig);
     }
 }
 
@@ -298,7 +277,7 @@ static void test_late_errors(void)
                                               .error_errno = 5};
         const struct fake_shape shape = shape_of(both, ZO_BF16);
         enum zo_status status;
-        struct rig rig;
+        struct builder_rig rig;
 
         status = rig_open(&shape, &faults, &rig);
         if (status == ZO_OK) {
@@ -306,7 +285,7 @@ static void test_late_errors(void)
         }
         TAP_CHECK_INT(status, ZO_E_IO);
         TAP_CHECK(strstr(zo_err_last()->text, "unit ") != NULL);
-        rig_close(&rig);
+        builder_rig_close(&rig);
     }
 }
 
@@ -319,11 +298,11 @@ static void test_corruption(void)
     for (int at = 60; at < 80 && status == ZO_OK; at++) {
         const struct zo_nvme_faults faults = {.flip_at = at};
         const struct fake_shape shape = shape_of(optimizer, ZO_F32);
-        struct rig rig;
+        struct builder_rig rig;
 
         TAP_CHECK_INT(rig_open(&shape, &faults, &rig), ZO_OK);
         status = fake_model_run(&rig.model, rig.executor, "ssss");
-        rig_close(&rig);
+        builder_rig_close(&rig);
     }
     TAP_CHECK_INT(status, ZO_E_CORRUPT);
     TAP_CHECK(strstr(zo_err_last()->text, "unit ") != NULL);
@@ -342,5 +321,8 @@ static const struct tap_case cases[] = {
 
 int main(void)
 {
-    return tap_run(cases, TAP_COUNT(cases));
+    const int code = tap_run(cases, TAP_COUNT(cases));
+
+    nvme_help_remove();
+    return code;
 }

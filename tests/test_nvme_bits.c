@@ -239,6 +239,10 @@ static const struct tap_case cases[] = {
 
 int main(void)
 {
+    int code;
+
     fx_begin();
-    return tap_run(cases, TAP_COUNT(cases));
+    code = tap_run(cases, TAP_COUNT(cases));
+    nvme_help_remove();
+    return code;
 }

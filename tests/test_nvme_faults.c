@@ -1,6 +1,5 @@
 /* The NVMe store when the kernel refuses, and when the disk fails. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -93,10 +92,14 @@ static bool bed_holds(const struct bed *bed)
     return true;
 }
 
+/* What a store came to be, and what it says of it. */
+struct kept {
+    struct zo_nvme_shape shape;
+    char notes[2048];
+};
+
 /* Writes and reads all of it, each way; the bytes come back. */
-static bool keeps_all(const struct zo_nvme_options *options,
-                      struct zo_nvme_shape *shape_out, char *notes,
-                      size_t notes_bytes)
+static bool keeps_all(const struct zo_nvme_options *options, struct kept *kept)
 {
     struct bed bed;
     bool holds;
@@ -106,8 +109,9 @@ static bool keeps_all(const struct zo_nvme_options *options,
     }
     holds = bed_pass(&bed, true) == 0 && bed_pass(&bed, false) == 0 &&
             bed_holds(&bed);
-    *shape_out = zo_nvme_shape(bed.nvme);
-    (void)snprintf(notes, notes_bytes, "%s", zo_nvme_notes(bed.nvme));
+    kept->shape = zo_nvme_shape(bed.nvme);
+    (void)snprintf(kept->notes, sizeof(kept->notes), "%s",
+                   zo_nvme_notes(bed.nvme));
     bed_close(&bed);
     return holds;
 }
@@ -132,14 +136,14 @@ static void test_ring_refused(void)
         const struct zo_nvme_faults faults = {.ring_errno = errors[i]};
         const struct zo_nvme_options options =
             options_of(ZO_NVME_URING, &faults);
-        struct zo_nvme_shape shape;
-        char notes[2048];
+        struct kept kept;
 
-        TAP_CHECK(keeps_all(&options, &shape, notes, sizeof(notes)));
-        TAP_CHECK_INT(shape.how, ZO_NVME_POOL);
-        TAP_CHECK(strstr(notes, "2 threads read and write instead") != NULL);
-        if (strstr(notes, "without liburing") == NULL) {
-            TAP_CHECK(strstr(notes, strerror(errors[i])) != NULL);
+        TAP_CHECK(keeps_all(&options, &kept));
+        TAP_CHECK_INT(kept.shape.how, ZO_NVME_POOL);
+        TAP_CHECK(strstr(kept.notes, "2 threads read and write instead") !=
+                  NULL);
+        if (strstr(kept.notes, "without liburing") == NULL) {
+            TAP_CHECK(strstr(kept.notes, strerror(errors[i])) != NULL);
         }
     }
 }
@@ -170,14 +174,13 @@ static void test_registration_refused(void)
         const struct zo_nvme_faults faults = {.register_errno = errors[i]};
         const struct zo_nvme_options options =
             options_of(ZO_NVME_URING, &faults);
-        struct zo_nvme_shape shape;
-        char notes[2048];
+        struct kept kept;
 
-        TAP_CHECK(keeps_all(&options, &shape, notes, sizeof(notes)));
-        TAP_CHECK_INT(shape.how, ZO_NVME_UNREGISTERED);
-        TAP_CHECK(strstr(notes, "registered") != NULL);
-        TAP_CHECK(lines_of(notes) == 1 || !shape.is_direct ||
-                  strstr(notes, "tmpfs") != NULL);
+        TAP_CHECK(keeps_all(&options, &kept));
+        TAP_CHECK_INT(kept.shape.how, ZO_NVME_UNREGISTERED);
+        TAP_CHECK(strstr(kept.notes, "registered") != NULL);
+        TAP_CHECK(lines_of(kept.notes) == 1 || !kept.shape.is_direct ||
+                  strstr(kept.notes, "tmpfs") != NULL);
     }
 }
 
@@ -240,13 +243,12 @@ static void test_direct_refused(void)
         for (size_t i = 0; i < TAP_COUNT(faults); i++) {
             const struct zo_nvme_options options =
                 options_of(hows[h], &faults[i]);
-            struct zo_nvme_shape shape;
-            char notes[2048];
+            struct kept kept;
             const char *note;
 
-            TAP_CHECK(keeps_all(&options, &shape, notes, sizeof(notes)));
-            TAP_CHECK(!shape.is_direct);
-            note = strstr(notes, "O_DIRECT");
+            TAP_CHECK(keeps_all(&options, &kept));
+            TAP_CHECK(!kept.shape.is_direct);
+            note = strstr(kept.notes, "O_DIRECT");
             TAP_CHECK(note != NULL);
             TAP_CHECK(strstr(note + 1, "O_DIRECT") == NULL);
         }
@@ -259,10 +261,9 @@ static void test_queue_full(void)
 
     for (size_t h = 0; h < TAP_COUNT(hows); h++) {
         const struct zo_nvme_options options = options_of(hows[h], &faults);
-        struct zo_nvme_shape shape;
-        char notes[2048];
+        struct kept kept;
 
-        TAP_CHECK(keeps_all(&options, &shape, notes, sizeof(notes)));
+        TAP_CHECK(keeps_all(&options, &kept));
     }
 }
 
@@ -281,10 +282,9 @@ static void test_short(void)
         for (size_t i = 0; i < TAP_COUNT(faults); i++) {
             const struct zo_nvme_options options =
                 options_of(hows[h], &faults[i]);
-            struct zo_nvme_shape shape;
-            char notes[2048];
+            struct kept kept;
 
-            TAP_CHECK(keeps_all(&options, &shape, notes, sizeof(notes)));
+            TAP_CHECK(keeps_all(&options, &kept));
         }
     }
 }
@@ -353,7 +353,6 @@ static void test_rest_let_be(void)
     const struct zo_nvme_faults faults = {.error_at = 1, .error_errno = EIO};
     struct zo_nvme_options options = options_of(ZO_NVME_POOL, &faults);
     struct bed bed;
-    char path[64];
     bool is_let_be;
     int fd;
 
@@ -362,9 +361,7 @@ static void test_rest_let_be(void)
     nvme_help_fill(bed.memory, 8 * MIB, 1);
     TAP_CHECK_INT(nvme_help_move(bed.nvme, true, 0, bed.memory, 8 * MIB),
                   ZO_E_IO);
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d",
-                   nvme_help_file(options.directory));
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    fd = nvme_help_reopen(options.directory);
     is_let_be = fd >= 0 &&
                 pread(fd, bed.memory, MIB, 7 * MIB) == (ssize_t)MIB &&
                 memcmp(bed.memory, bed.memory + 7 * MIB, MIB) != 0;
@@ -457,7 +454,6 @@ static void test_misplaced(void)
 {
     const struct zo_nvme_options options = options_of(ZO_NVME_POOL, NULL);
     struct bed bed;
-    char path[64];
     bool is_moved;
     int fd;
 
@@ -467,9 +463,7 @@ static void test_misplaced(void)
     TAP_CHECK_INT(nvme_help_move(bed.nvme, true, MIB, bed.memory, MIB), ZO_OK);
     nvme_help_fill(bed.memory, MIB, 2);
     TAP_CHECK_INT(nvme_help_move(bed.nvme, true, MIB, bed.memory, MIB), ZO_OK);
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d",
-                   nvme_help_file(options.directory));
-    fd = open(path, O_RDWR | O_CLOEXEC);
+    fd = nvme_help_reopen(options.directory);
     is_moved = fd >= 0 && pread(fd, bed.memory, MIB, 0) == (ssize_t)MIB &&
                pwrite(fd, bed.memory, MIB, MIB) == (ssize_t)MIB &&
                fsync(fd) == 0;

@@ -557,5 +557,8 @@ int main(void)
         {"a training run touches what it declares, no more",
          test_builder_poison},
     };
-    return tap_run(cases, TAP_COUNT(cases));
+    const int code = tap_run(cases, TAP_COUNT(cases));
+
+    nvme_help_remove();
+    return code;
 }

@@ -322,6 +322,80 @@ static void test_overlap(void)
     }
 }
 
+/* ---- NUMA ---------------------------------------------------------------- */
+
+static int place_nowhere(void *memory, size_t size_bytes, int node)
+{
+    (void)memory;
+    (void)size_bytes;
+    (void)node;
+    return 0;
+}
+
+static int pin_to_all(const cpu_set_t *cores)
+{
+    (void)cores;
+    return 0;
+}
+
+/* As zo_devices_open() finds it where each device has a node. */
+static const struct zo_numa two_nodes = {.node_count = 2,
+                                         .nodes = {0, 1},
+                                         .device_nodes = {1, 0},
+                                         .place = place_nowhere,
+                                         .pin = pin_to_all};
+
+static enum zo_status train_on_nodes(const struct tiny_knobs *knobs,
+                                     const struct zo_numa *numa,
+                                     struct tiny_run *run,
+                                     struct tiny_result *result)
+{
+    ZO_TRY(tiny_open_machine(knobs, run));
+    run->devices.numa = *numa;
+    ZO_TRY(tiny_open_trainer(run));
+    ZO_TRY(tiny_start(run));
+    return tiny_train(run, result);
+}
+
+/* Updates in host memory, of what several devices share: their parts are the
+ * devices', and who does which changes no bit. */
+static void test_nodes(void)
+{
+    static const struct {
+        int devices, stage;
+        const struct zo_unit_homes *home;
+        bool is_shared;
+    } ways[] = {
+        {2, 1, &optimizer, true},
+        {2, 3, &both, true},
+        {1, 3, &both, false},
+    };
+
+    for (size_t w = 0; w < ZO_COUNT(ways); w++) {
+        const struct zo_unit_homes homes[UNITS] = {
+            *ways[w].home, *ways[w].home, *ways[w].home, *ways[w].home};
+        const struct zo_placement placement = {.homes = homes,
+                                               .pass_micros = 1,
+                                               .weight_ring = 2,
+                                               .gradient_ring = 1};
+        const struct tiny_knobs knobs = {.devices = ways[w].devices,
+                                         .stage = ways[w].stage,
+                                         .steps = STEPS,
+                                         .placement = &placement,
+                                         .cpu_threads = 3};
+        struct tiny_result want, got;
+        struct tiny_run run;
+        const struct zo_op *op;
+
+        TAP_CHECK(ran(&knobs, "one node", &want));
+        TAP_CHECK_INT(train_on_nodes(&knobs, &two_nodes, &run, &got), ZO_OK);
+        TAP_CHECK(tiny_same_bits(&want, &got));
+        op = tiny_find_op(&run, 0, "AdamW on the host", 1, -1, 0);
+        TAP_CHECK(op != NULL && op->is_shared == ways[w].is_shared);
+        tiny_close(&run);
+    }
+}
+
 static const struct tap_case cases[] = {
     {"one device: all stages and homes give the same bits", test_one},
     {"two devices: all stages and homes give the same bits", test_two},
@@ -333,6 +407,7 @@ static const struct tap_case cases[] = {
     {"a stage keeps its share of states between steps", test_memory},
     {"a failure on one device ends the run on all", test_failures},
     {"overlap_comm false: backward waits for each exchange", test_overlap},
+    {"updates near their devices give the same bits", test_nodes},
 };
 
 int main(void)

@@ -12,6 +12,8 @@ libzo_a_SOURCES += \
 	src/base/memory.h \
 	src/base/notes.c \
 	src/base/notes.h \
+	src/base/numa.c \
+	src/base/numa.h \
 	src/base/pool.c \
 	src/base/pool.h \
 	src/base/status.c \
@@ -25,7 +27,10 @@ libzo_a_SOURCES += \
 	src/base/uring_probe.c \
 	src/base/uring_probe.h
 
-check_PROGRAMS += tests/test_pool
+check_PROGRAMS += \
+	tests/test_numa \
+	tests/test_pool
+tests_test_numa_SOURCES = tests/test_numa.c $(fake_root)
 
 libzo_a_SOURCES += \
 	src/base/clock.c \

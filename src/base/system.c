@@ -8,6 +8,7 @@
 
 #include "src/base/cgroup.h"
 #include "src/base/cpu.h"
+#include "src/base/numa.h"
 
 #define PATH_BYTES 4096
 #define LINE_BYTES 1024
@@ -168,17 +169,10 @@ static int read_numa_nodes(const char *root)
     char line[LINE_BYTES];
     const char *text =
         find_line(root, "sys/devices/system/node/online", "", line);
-    int nodes = 0;
+    int nodes = 0, first, last;
 
-    while (text != NULL && isdigit((unsigned char)text[0])) {
-        char *end = NULL;
-        const long first = strtol(text, &end, 10);
-        const long last = *end == '-' ? strtol(end + 1, &end, 10) : first;
-
-        if (last >= first && last - first < 4096) {
-            nodes += (int)(last - first) + 1;
-        }
-        text = *end == ',' ? end + 1 : NULL;
+    while (text != NULL && zo_numa_next_range(&text, &first, &last)) {
+        nodes += last - first + 1;
     }
     return nodes > 0 ? nodes : 1;
 }

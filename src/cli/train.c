@@ -665,6 +665,21 @@ static enum zo_status note_nvme(struct run *run)
     return ZO_OK;
 }
 
+/* Memory and threads that could not be near their devices. */
+static enum zo_status note_numa(struct run *run)
+{
+    const int refusal =
+        zo_executor_numa_refusal(zo_trainer_executor(run->trainer));
+
+    return refusal == 0
+               ? ZO_OK
+               : zo_note_add(&run->cli->notes, ZO_NOTE_WARN,
+                             "NUMA: the system does not place memory or "
+                             "threads near the devices (%s): they are spread "
+                             "over all nodes",
+                             strerror(refusal));
+}
+
 /*
  * Allocates.  Where the system refuses to lock as much memory, states become
  * pageable and pass through small locked rings, unless the JSON insists.
@@ -689,6 +704,7 @@ static enum zo_status start(struct run *run)
     ZO_TRY(status);
     (void)fprintf(run->cli->out, "memory made ready in %.1f s\n",
                   zo_clock_seconds(started_ns, zo_clock_ns()));
+    ZO_TRY(note_numa(run));
     return note_nvme(run);
 }
 

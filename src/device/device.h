@@ -31,6 +31,9 @@ enum zo_mem_kind {
     ZO_MEM_KINDS
 };
 
+/* Sees memory of which no page is there yet: to say where they shall be. */
+typedef void (*zo_place_fn)(void *context, void *memory);
+
 struct zo_device_options {
     struct zo_pool *pool; /* borrowed until close; host: splits its kernels */
     /* Host, for tests: each command waits a random 0..delay_us_max first. */
@@ -110,6 +113,11 @@ struct zo_device_ops {
     enum zo_status (*mem_alloc)(struct zo_device *device, enum zo_mem_kind kind,
                                 const char *name, size_t size_bytes,
                                 void **memory_out);
+    /* The same of ZO_MEM_PINNED, for a place_fn. */
+    enum zo_status (*mem_alloc_placed)(struct zo_device *device,
+                                       const char *name, size_t size_bytes,
+                                       zo_place_fn place, void *context,
+                                       void **memory_out);
     void (*mem_free)(struct zo_device *device, enum zo_mem_kind kind,
                      void *memory, size_t size_bytes); /* NULL is allowed */
     /* Bytes allocated through this device, by kind. */
@@ -159,7 +167,7 @@ struct zo_device_ops {
                                     int64_t *time_ns_out);
 };
 
-#define ZO_DEVICE_ABI 4u
+#define ZO_DEVICE_ABI 5u
 
 extern const struct zo_device_ops zo_device_host;
 extern const struct zo_device_ops zo_device_cuda; /* a stub without CUDA */

@@ -398,8 +398,10 @@ static enum zo_status fail_lock(const struct zo_device *device,
         zo_text_gib(room, sizeof(room), zo_system_room(&system)));
 }
 
+/* `place` may be NULL. */
 static enum zo_status pinned_alloc(struct zo_device *device, const char *name,
-                                   size_t size_bytes, void **memory_out)
+                                   size_t size_bytes, zo_place_fn place,
+                                   void *context, void **memory_out)
 {
     const size_t mapped_bytes = pinned_bytes(size_bytes);
     char *memory = NULL;
@@ -407,6 +409,9 @@ static enum zo_status pinned_alloc(struct zo_device *device, const char *name,
 
     ZO_TRY(use_device(device));
     ZO_TRY(zo_huge_alloc(mapped_bytes, name, &memory));
+    if (place != NULL) {
+        place(context, memory);
+    }
     touch_pages(device->pool, memory, mapped_bytes);
     error = cudaHostRegister(memory, mapped_bytes, cudaHostRegisterPortable);
     if (error != cudaSuccess) {
@@ -427,12 +432,22 @@ static enum zo_status cuda_mem_alloc(struct zo_device *device,
         ZO_TRY(device_alloc(device, name, size_bytes, memory_out));
         break;
     case ZO_MEM_PINNED:
-        ZO_TRY(pinned_alloc(device, name, size_bytes, memory_out));
+        ZO_TRY(pinned_alloc(device, name, size_bytes, NULL, NULL, memory_out));
         break;
     case ZO_MEM_KINDS:
         return ZO_FAIL(ZO_E_ARG, "%s: no such kind of memory", device->name);
     }
     device->allocated_bytes[kind] += size_bytes;
+    return ZO_OK;
+}
+
+static enum zo_status cuda_mem_alloc_placed(struct zo_device *device,
+                                            const char *name, size_t size_bytes,
+                                            zo_place_fn place, void *context,
+                                            void **memory_out)
+{
+    ZO_TRY(pinned_alloc(device, name, size_bytes, place, context, memory_out));
+    device->allocated_bytes[ZO_MEM_PINNED] += size_bytes;
     return ZO_OK;
 }
 
@@ -721,6 +736,7 @@ const struct zo_device_ops zo_device_cuda = {
     .info = cuda_info,
     .mem_free_bytes = cuda_mem_free_bytes,
     .mem_alloc = cuda_mem_alloc,
+    .mem_alloc_placed = cuda_mem_alloc_placed,
     .mem_free = cuda_mem_free,
     .mem_allocated = cuda_mem_allocated,
     .stream_open = cuda_stream_open,

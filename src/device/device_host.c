@@ -647,6 +647,16 @@ static enum zo_status host_mem_alloc(struct zo_device *device,
     return ZO_OK;
 }
 
+static enum zo_status host_mem_alloc_placed(struct zo_device *device,
+                                            const char *name, size_t size_bytes,
+                                            zo_place_fn place, void *context,
+                                            void **memory_out)
+{
+    ZO_TRY(host_mem_alloc(device, ZO_MEM_PINNED, name, size_bytes, memory_out));
+    place(context, *memory_out);
+    return ZO_OK;
+}
+
 static void host_mem_free(struct zo_device *device, enum zo_mem_kind kind,
                           void *memory, size_t size_bytes)
 {
@@ -769,6 +779,7 @@ const struct zo_device_ops zo_device_host = {
     .info = host_info,
     .mem_free_bytes = host_mem_free_bytes,
     .mem_alloc = host_mem_alloc,
+    .mem_alloc_placed = host_mem_alloc_placed,
     .mem_free = host_mem_free,
     .mem_allocated = host_mem_allocated,
     .stream_open = host_stream_open,

@@ -149,6 +149,17 @@ static enum zo_status open_comm(struct zo_devices *devices,
     return other->open(machine->devices, machine->device_count, &machine->comm);
 }
 
+static void read_numa(struct zo_devices *devices)
+{
+    const struct zo_machine *machine = &devices->machine;
+    const char *bus_ids[ZO_DEVICES_MAX];
+
+    for (int d = 0; d < machine->device_count; d++) {
+        bus_ids[d] = machine->device_ops->info(machine->devices[d])->bus_id;
+    }
+    zo_numa_read("", bus_ids, machine->device_count, &devices->numa);
+}
+
 static enum zo_status open_machine(struct zo_devices *devices,
                                    const struct backend *backend,
                                    const struct zo_devices_options *options,
@@ -172,6 +183,7 @@ static enum zo_status open_machine(struct zo_devices *devices,
                                          &machine->devices[i]));
         machine->device_count = i + 1;
     }
+    read_numa(devices);
     if (are_implied(options, backend, count)) {
         ZO_TRY(zo_devices_check_idle(machine));
     }

@@ -8,6 +8,7 @@
 
 #include "config/cli_options.h"
 #include "offload/schedule.h"
+#include "src/base/numa.h"
 #include "src/base/notes.h"
 
 ZO_C_BEGIN
@@ -25,6 +26,7 @@ struct zo_devices_options {
 struct zo_devices {
     struct zo_pool *pool;      /* owned */
     struct zo_machine machine; /* devices, kernels and comm: owned */
+    struct zo_numa numa;       /* of the devices and their host memory */
     char carrier[512]; /* why it is not the fastest that carries; or "" */
     int threads;
     uint64_t copy_bytes_per_second; /* that copies are held up to; 0: not */

@@ -88,6 +88,7 @@ enum zo_status zo_trainer_start(struct zo_trainer *trainer)
         options->nvme != NULL ? *options->nvme : zo_place_nvme(options->config);
     const struct zo_executor_options executor = {
         .nvme = &nvme,
+        .numa = &options->devices->numa,
         .cpu_workers = zo_trainer_workers(options),
         .is_serial = options->is_serial,
         .poisons = options->poisons,
