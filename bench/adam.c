@@ -83,7 +83,7 @@ static void clear_chunk(void *work, int64_t index)
 
 /* ---- arrays -------------------------------------------------------------- */
 
-int64_t zo_bench_adam_elems(void)
+int64_t zo_bench_adam_elems(uint64_t most_bytes)
 {
     struct zo_system system;
     uint64_t bytes;
@@ -94,7 +94,11 @@ int64_t zo_bench_adam_elems(void)
         system.group_limit_bytes - system.group_used_bytes < bytes) {
         bytes = system.group_limit_bytes - system.group_used_bytes;
     }
-    bytes /= 2 * (uint64_t)ZO_BENCH_ADAM_BYTES;
+    bytes /= 2;
+    if (most_bytes > 0 && most_bytes < bytes) {
+        bytes = most_bytes;
+    }
+    bytes /= (uint64_t)ZO_BENCH_ADAM_BYTES;
     return zo_max_i64(LEAST_ELEMS,
                       bytes < MOST_ELEMS ? (int64_t)bytes : MOST_ELEMS);
 }

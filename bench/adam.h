@@ -15,8 +15,9 @@ struct zo_bench_adam; /* opaque: the arrays */
 /* Bytes of arrays a parameter, for the widest case. */
 #define ZO_BENCH_ADAM_BYTES 16
 
-/* Parameters that take half of the memory that is free, at most 2e8. */
-int64_t zo_bench_adam_elems(void);
+/* Parameters that take half of the memory that is free, at most 2e8, and at
+ * most most_bytes; 0: no such bound. */
+int64_t zo_bench_adam_elems(uint64_t most_bytes);
 
 /*
  * Takes arrays for `elems` parameters, on huge pages where the system grants

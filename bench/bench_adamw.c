@@ -200,7 +200,7 @@ static bool parse(struct settings *settings, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct settings settings = {.elems = zo_bench_adam_elems(),
+    struct settings settings = {.elems = zo_bench_adam_elems(0),
                                 .threads = zo_cpu_count()};
     enum zo_status status;
 

@@ -153,7 +153,9 @@ rates() {
     grep -q '"what":"transfer","label":"host to device","unit":"GB/s",' out
 }
 adam() {
-  benches 0 adam && grep -q 'bf16 pair.* % of an update in place' out
+  benches 0 adam --host-memory 256MB &&
+    grep -q '^AdamW on the host: 1.6e+07 parameters,' out &&
+    grep -q 'bf16 pair.* % of an update in place' out
 }
 
 case_ 'stages: a row each, all layers beside them' stages

@@ -263,8 +263,9 @@ fi
 
 # ---- signals ----
 steps=2000
-# A shell has its background jobs ignore SIGINT, and so then does the program.
-started='env --default-signal=INT'
+# A shell has its background jobs ignore SIGINT, nohup all of them SIGHUP, and
+# so then does the program.
+started='env --default-signal=INT,HUP'
 $started true 2>/dev/null || started=
 count_steps() { cat long/metrics.jsonl 2>/dev/null | grep -c '"kind":"step"'; }
 # Starts a run in the background, and waits until it is on its way.

@@ -3,7 +3,8 @@
  *
  * A test writes its cases once, against a rig; rig_everywhere() runs them on
  * every backend of this build, and on the host with several numbers of
- * threads and every instruction set, and fails when the bits differ.
+ * threads and every instruction set, and fails when the bits differ; under
+ * ThreadSanitizer on the host with several threads alone.
  */
 #ifndef ZO_TESTS_RIG_H
 #define ZO_TESTS_RIG_H

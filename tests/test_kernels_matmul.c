@@ -9,16 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef __SANITIZE_THREAD__
+#ifdef ZO_SANITIZED
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "kernels/host/host.h"
 #endif
 
+#include "kernels/host/host.h"
 #include "src/base/memory.h"
 #include "tests/rig.h"
 #include "tests/tap.h"
@@ -259,13 +258,51 @@ static void test_cuda_stub(void)
 #endif
 }
 
-/* ---- what ThreadSanitizer is told ---------------------------------------- */
+/* ---- what sanitizers look at --------------------------------------------- */
+
+#ifdef ZO_SANITIZED
+
+enum { M = 3, N = 5, K = 7, LD = 9 };
+
+/* A product in a process of its own, and whether a sanitizer objects. */
+struct watched {
+    bool transpose_a, transpose_b;
+    float *a, *b, *c; /* rows LD apart */
+};
+
+static void run_watched(const struct watched *self)
+{
+    zo_blas_sgemm(self->transpose_a, self->transpose_b, M, N, K, self->a, LD,
+                  self->b, LD, false, self->c, LD);
+}
+
+static bool is_refused(const struct watched *self,
+                       int (*body)(const struct watched *self, float *element),
+                       float *element)
+{
+    const pid_t child = fork();
+    int status = 0;
+
+    if (child == 0) {
+        _exit(freopen("/dev/null", "w", stderr) != NULL ? body(self, element)
+                                                        : 2);
+    }
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 1;
+}
+
+/* Elements of an operand in the form that it is stored in. */
+static int64_t used_elems(bool is_transposed, int64_t rows, int64_t cols)
+{
+    return ((is_transposed ? cols : rows) - 1) * LD +
+           (is_transposed ? rows : cols);
+}
 
 #ifdef __SANITIZE_THREAD__
 
 static atomic_int reports;
 
-/* Its runtime calls this at each report. */
+/* The runtime calls this at each report. */
 void __tsan_on_report(void *report);
 void __tsan_on_report(void *report)
 {
@@ -273,83 +310,122 @@ void __tsan_on_report(void *report)
     atomic_fetch_add(&reports, 1);
 }
 
-/* An element that another thread uses during a product. */
-struct element {
-    float *at;
-    bool is_read; /* or written */
-    float value;
-    atomic_bool is_used;
-};
+/* Relaxed: it orders nothing. */
+static atomic_bool is_used;
 
-static void *use_element(void *argument)
+static void *write_element(void *element)
 {
-    struct element *element = argument;
-
-    if (element->is_read) {
-        element->value = *element->at;
-    } else {
-        *element->at = 0.0f;
-    }
-    /* Relaxed: it orders nothing. */
-    atomic_store_explicit(&element->is_used, true, memory_order_relaxed);
+    *(float *)element = 0.0f;
+    atomic_store_explicit(&is_used, true, memory_order_relaxed);
     return NULL;
 }
 
-enum { M = 3, N = 5, K = 7, LD = 9 };
-
-/* Does using that element race with a product?  In a process of its own, since
- * a report is given once. */
-static bool races(bool transpose_a, bool transpose_b, float *at, bool is_read,
-                  float *a, float *b, float *c)
+static void *read_element(void *element)
 {
-    struct element element = {.at = at, .is_read = is_read};
-    const pid_t child = fork();
-    pthread_t thread;
-    int status = 0;
-
-    if (child != 0) {
-        return waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-               WEXITSTATUS(status) == 1;
-    }
-    if (freopen("/dev/null", "w", stderr) == NULL ||
-        pthread_create(&thread, NULL, use_element, &element) != 0) {
-        _exit(2);
-    }
-    while (!atomic_load_explicit(&element.is_used, memory_order_relaxed)) {
-    }
-    zo_blas_sgemm(transpose_a, transpose_b, M, N, K, a, LD, b, LD, false, c,
-                  LD);
-    (void)pthread_join(thread, NULL);
-    _exit(atomic_load(&reports) > 0 ? 1 : 0);
+    (void)*(volatile float *)element;
+    atomic_store_explicit(&is_used, true, memory_order_relaxed);
+    return NULL;
 }
 
-static void test_is_told(void)
+static int run_beside(const struct watched *self, void *(*use)(void *element),
+                      float *element)
 {
-    static float a[LD * LD], b[LD * LD], c[LD * LD];
+    pthread_t thread;
 
-    for (int form = 0; form < 4; form++) {
-        const bool ta = form % 2 != 0, tb = form / 2 != 0;
-        float *const a_last =
-            &a[ta ? (K - 1) * LD + M - 1 : (M - 1) * LD + K - 1];
-        float *const b_last =
-            &b[tb ? (N - 1) * LD + K - 1 : (K - 1) * LD + N - 1];
-        float *const c_last = &c[(M - 1) * LD + N - 1];
+    if (pthread_create(&thread, NULL, use, element) != 0) {
+        return 2;
+    }
+    while (!atomic_load_explicit(&is_used, memory_order_relaxed)) {
+    }
+    run_watched(self);
+    (void)pthread_join(thread, NULL);
+    return atomic_load(&reports) > 0 ? 1 : 0;
+}
 
-        TAP_CHECK(races(ta, tb, a_last, false, a, b, c));
-        TAP_CHECK(races(ta, tb, b_last, false, a, b, c));
-        TAP_CHECK(races(ta, tb, c_last, true, a, b, c));
-        TAP_CHECK(!races(ta, tb, a_last, true, a, b, c));
-        TAP_CHECK(!races(ta, tb, a_last + 1, false, a, b, c));
-        TAP_CHECK(!races(ta, tb, b_last + 1, false, a, b, c));
-        TAP_CHECK(!races(ta, tb, c_last + 1, false, a, b, c));
+static int beside_write(const struct watched *self, float *element)
+{
+    return run_beside(self, write_element, element);
+}
+
+static int beside_read(const struct watched *self, float *element)
+{
+    return run_beside(self, read_element, element);
+}
+
+/* Another thread uses the last element of an operand, or the one behind. */
+static void check_form(const struct watched *self)
+{
+    float *a_end = self->a + used_elems(self->transpose_a, M, K);
+    float *b_end = self->b + used_elems(self->transpose_b, K, N);
+    float *c_end = self->c + used_elems(false, M, N);
+
+    TAP_CHECK(is_refused(self, beside_write, a_end - 1));
+    TAP_CHECK(is_refused(self, beside_write, b_end - 1));
+    TAP_CHECK(is_refused(self, beside_read, c_end - 1));
+    TAP_CHECK(!is_refused(self, beside_read, a_end - 1));
+    TAP_CHECK(!is_refused(self, beside_write, a_end));
+    TAP_CHECK(!is_refused(self, beside_write, b_end));
+    TAP_CHECK(!is_refused(self, beside_write, c_end));
+}
+
+#elif defined __SANITIZE_ADDRESS__
+
+static int run_alone(const struct watched *self, float *element)
+{
+    (void)element;
+    run_watched(self);
+    return 0;
+}
+
+/* Each operand in turn is an element short. */
+static void check_form(const struct watched *self)
+{
+    const int64_t counts[] = {used_elems(self->transpose_a, M, K),
+                              used_elems(self->transpose_b, K, N),
+                              used_elems(false, M, N)};
+
+    for (int which = 0; which < 4; which++) {
+        struct watched small = *self;
+        float **const at[] = {&small.a, &small.b, &small.c};
+
+        for (int i = 0; i < 3; i++) {
+            *at[i] = calloc((size_t)counts[i] - (i == which), sizeof(float));
+        }
+        TAP_CHECK(is_refused(&small, run_alone, NULL) == (which < 3));
+        for (int i = 0; i < 3; i++) {
+            free(*at[i]);
+        }
     }
 }
 
 #else
 
-static void test_is_told(void)
+static void check_form(const struct watched *self)
 {
-    tap_skip("not under ThreadSanitizer");
+    (void)self, (void)is_refused, (void)used_elems;
+    tap_skip("neither AddressSanitizer nor ThreadSanitizer");
+}
+
+#endif
+
+static void test_is_looked_at(void)
+{
+    static float a[LD * LD], b[LD * LD], c[LD * LD];
+
+    for (int form = 0; form < 4; form++) {
+        check_form(&(struct watched){.transpose_a = form % 2 != 0,
+                                     .transpose_b = form / 2 != 0,
+                                     .a = a,
+                                     .b = b,
+                                     .c = c});
+    }
+}
+
+#else
+
+static void test_is_looked_at(void)
+{
+    tap_skip("not a sanitizer's build");
 }
 
 #endif
@@ -363,8 +439,8 @@ int main(void)
         {"what open takes is counted, and each failure is clean",
          test_open_and_close},
         {"without CUDA its kernels do not open", test_cuda_stub},
-        {"ThreadSanitizer is told what a product reads and writes",
-         test_is_told},
+        {"sanitizers look at what a product reads and writes",
+         test_is_looked_at},
     };
     return tap_run(cases, TAP_COUNT(cases));
 }

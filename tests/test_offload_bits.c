@@ -375,6 +375,9 @@ static void check_simd(enum zo_simd simd, int sets)
                                     .placement = {STREAMING},
                                     .simd = simd};
 
+    if (tap_skips_numbers()) {
+        return;
+    }
     if (zo_vector_usable(usable) < sets) {
         tap_skip("this processor does not run it");
         return;
@@ -409,13 +412,14 @@ static void test_stops(void)
 {
     static const struct recipe recipe = {
         .name = "bf16", .json = BF16 CLIPS("0"), .bad_step = BAD_STEP};
+    const size_t step = tap_samples("two of three placements") ? 3 : 1;
     char text[sizeof(zo_err_last()->text)];
     struct tiny_result result;
 
     TAP_CHECK_INT(run_variant(&recipe, &resident, &result), ZO_E_NUMERIC);
     (void)snprintf(text, sizeof(text), "%s", zo_err_last()->text);
     TAP_CHECK(strstr(text, "step 3:") != NULL);
-    for (size_t v = 0; v < ZO_COUNT(variants); v++) {
+    for (size_t v = 0; v < ZO_COUNT(variants); v += step) {
         if (!is_worth_running(&variants[v])) {
             continue;
         }

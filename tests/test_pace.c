@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "src/base/arith.h"
 #include "src/base/clock.h"
 #include "src/base/memory.h"
 #include "src/device/device.h"
@@ -77,6 +78,20 @@ static int64_t copy_ns(struct paced *paced, void *target, const void *source,
     return zo_clock_ns() - from_ns;
 }
 
+/* The same, of a copy that is not held up: a machine that is busy elsewhere
+ * makes one long, not ten. */
+static int64_t free_copy_ns(struct paced *paced, void *target,
+                            const void *source)
+{
+    int64_t least_ns = INT64_MAX;
+
+    for (int i = 0; i < 10 && least_ns >= PACED_NS; i++) {
+        least_ns =
+            zo_min_i64(least_ns, copy_ns(paced, target, source, PACED_BYTES));
+    }
+    return least_ns;
+}
+
 static void test_time(void)
 {
     struct paced paced;
@@ -86,10 +101,10 @@ static void test_time(void)
     TAP_CHECK(pageable != NULL && paced_open(&paced));
     memset(paced.pinned[0], 7, PACED_BYTES);
     up = copy_ns(&paced, paced.memory[0], paced.pinned[0], PACED_BYTES);
-    inside = copy_ns(&paced, paced.memory[1], paced.memory[0], PACED_BYTES);
+    inside = free_copy_ns(&paced, paced.memory[1], paced.memory[0]);
     down = copy_ns(&paced, paced.pinned[1], paced.memory[1], PACED_BYTES);
     TAP_CHECK(memcmp(paced.pinned[0], paced.pinned[1], PACED_BYTES) == 0);
-    outside = copy_ns(&paced, pageable, paced.pinned[1], PACED_BYTES);
+    outside = free_copy_ns(&paced, pageable, paced.pinned[1]);
     from_pageable = copy_ns(&paced, paced.memory[0], pageable, PACED_BYTES);
     part = copy_ns(&paced, paced.memory[0] + PACED_BYTES / 2,
                    paced.pinned[0] + PACED_BYTES / 2, PACED_BYTES / 2);

@@ -152,6 +152,9 @@ static void check_trajectory(const struct trajectory *trajectory, bool on_gpu)
 
 static void linear_schedule(void)
 {
+    if (tap_skips_numbers()) {
+        return;
+    }
     check_trajectory(&linear, false);
 }
 
@@ -162,6 +165,9 @@ static void linear_schedule_on_a_gpu(void)
 
 static void decay_and_clipping(void)
 {
+    if (tap_skips_numbers()) {
+        return;
+    }
     check_trajectory(&clipped, false);
 }
 
@@ -172,6 +178,9 @@ static void decay_and_clipping_on_a_gpu(void)
 
 static void shards_and_accumulation(void)
 {
+    if (tap_skips_numbers()) {
+        return;
+    }
     check_trajectory(&accumulated, false);
 }
 

@@ -333,6 +333,31 @@ enum zo_status tiny_open_machine(const struct tiny_knobs *knobs,
     return open_machine(run);
 }
 
+const char *tiny_lacks_poison(void)
+{
+#ifdef __SANITIZE_THREAD__
+    return getenv("ZERO_OFFLOAD_LONG") == NULL
+               ? "no poison under ThreadSanitizer: it takes minutes, and one "
+                 "operation at a time races with none"
+               : NULL;
+#else
+    return NULL;
+#endif
+}
+
+/* Says once what is left out. */
+static bool may_poison(const struct tiny_knobs *knobs)
+{
+    static bool is_told;
+    const char *why = tiny_lacks_poison();
+
+    if (knobs->poisons && why != NULL && !is_told) {
+        (void)printf("# %s\n", why);
+        is_told = true;
+    }
+    return knobs->poisons && why == NULL;
+}
+
 enum zo_status tiny_open_trainer(struct tiny_run *run)
 {
     const struct tiny_knobs *k = &run->knobs;
@@ -353,7 +378,7 @@ enum zo_status tiny_open_trainer(struct tiny_run *run)
         .nvme_bytes = k->nvme_bytes,
         .nvme = k->nvme,
         .is_serial = k->is_serial || k->poisons,
-        .poisons = k->poisons,
+        .poisons = may_poison(k),
         .fail_at_op = k->fail_at_op,
         .placement = k->placement,
         .simd = k->simd,

@@ -37,7 +37,8 @@ struct tiny_knobs {
     const char *learning_rate; /* [1e-3] */
     uint32_t delay_us_max;     /* random delays in the streams */
     uint64_t delay_seed;
-    bool is_serial, poisons;
+    bool is_serial;
+    bool poisons; /* and is serial: all that tiny_lacks_poison() leaves */
     bool on_gpu;
     int stage;            /* ZeRO's; with it, of the same section: */
     int64_t bucket_elems; /* reduce_bucket_size [DeepSpeed's] */
@@ -88,6 +89,8 @@ const char *tiny_lacks(int devices);
 /* Before the first device is opened: where there are fewer GPUs than that,
  * several devices share one. */
 void tiny_share_gpus(int devices);
+/* Why runs that should poison are only serial; NULL: they poison. */
+const char *tiny_lacks_poison(void);
 
 /* Devices, configuration and rows; then the trainer, planned. */
 enum zo_status tiny_open_machine(const struct tiny_knobs *knobs,

@@ -6,36 +6,44 @@
  * theirs through the environment (MKL_NUM_THREADS=1, BLIS_NUM_THREADS=1).
  *
  * Sanitizers cannot see into a library: their builds use loops of our own.
- * ThreadSanitizer would look at each operand of each multiplication, m n k
- * times, which took half the time of its tests.  It is told once a product
- * what that reads and writes, row by row, and does not look at the loops.
+ * A sanitizer would look at each operand of each multiplication, m n k times,
+ * which took half the time of its tests.  It looks once a product at what that
+ * reads and writes, row by row, and not at the loops.
  */
 #include "kernels/host/host.h"
 
 #ifdef ZO_SANITIZED
 
-#ifdef __SANITIZE_THREAD__
+/* Functions of the runtimes; what GCC has of headers for them is not all. */
+#if defined __SANITIZE_THREAD__
 
-#define NOT_LOOKED_AT __attribute__((no_sanitize_thread))
+#define NOT_LOOKED_AT __attribute__((no_sanitize("thread")))
 
-/* Of its runtime; no header of GCC has them. */
 void __tsan_read_range(void *memory, unsigned long size_bytes);
 void __tsan_write_range(void *memory, unsigned long size_bytes);
 
-static void tell_reads(const float *matrix, int64_t rows, int64_t cols,
-                       int64_t ld)
+static void look_at(void *memory, size_t size_bytes, bool writes)
 {
-    for (int64_t row = 0; row < rows; row++) {
-        __tsan_read_range((void *)(uintptr_t)(matrix + row * ld),
-                          (unsigned long)cols * sizeof(*matrix));
+    if (writes) {
+        __tsan_write_range(memory, size_bytes);
+    } else {
+        __tsan_read_range(memory, size_bytes);
     }
 }
 
-static void tell_writes(float *matrix, int64_t rows, int64_t cols, int64_t ld)
+#elif defined __SANITIZE_ADDRESS__
+
+#define NOT_LOOKED_AT __attribute__((no_sanitize("address", "undefined")))
+
+void *__asan_region_is_poisoned(void *memory, unsigned long size_bytes);
+
+/* To touch the first byte that may not be used ends the program, with where. */
+static void look_at(void *memory, size_t size_bytes, bool writes)
 {
-    for (int64_t row = 0; row < rows; row++) {
-        __tsan_write_range(matrix + row * ld,
-                           (unsigned long)cols * sizeof(*matrix));
+    volatile char *bad = __asan_region_is_poisoned(memory, size_bytes);
+
+    if (bad != NULL) {
+        *bad = writes ? 0 : *bad;
     }
 }
 
@@ -43,18 +51,21 @@ static void tell_writes(float *matrix, int64_t rows, int64_t cols, int64_t ld)
 
 #define NOT_LOOKED_AT
 
-static void tell_reads(const float *matrix, int64_t rows, int64_t cols,
-                       int64_t ld)
+static void look_at(void *memory, size_t size_bytes, bool writes)
 {
-    (void)matrix, (void)rows, (void)cols, (void)ld;
-}
-
-static void tell_writes(float *matrix, int64_t rows, int64_t cols, int64_t ld)
-{
-    (void)matrix, (void)rows, (void)cols, (void)ld;
+    (void)memory, (void)size_bytes, (void)writes;
 }
 
 #endif
+
+static void look_at_rows(const float *matrix, int64_t rows, int64_t cols,
+                         int64_t ld, bool writes)
+{
+    for (int64_t row = 0; row < rows; row++) {
+        look_at((void *)(uintptr_t)(matrix + row * ld),
+                (size_t)cols * sizeof(*matrix), writes);
+    }
+}
 
 void zo_blas_open(void)
 {
@@ -116,9 +127,9 @@ void zo_blas_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n,
                    int64_t k, const float *a, int64_t lda, const float *b,
                    int64_t ldb, bool is_added, float *c, int64_t ldc)
 {
-    tell_reads(a, transpose_a ? k : m, transpose_a ? m : k, lda);
-    tell_reads(b, transpose_b ? n : k, transpose_b ? k : n, ldb);
-    tell_writes(c, m, n, ldc);
+    look_at_rows(a, transpose_a ? k : m, transpose_a ? m : k, lda, false);
+    look_at_rows(b, transpose_b ? n : k, transpose_b ? k : n, ldb, false);
+    look_at_rows(c, m, n, ldc, true);
     multiply(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, is_added, c,
              ldc);
 }

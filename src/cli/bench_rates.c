@@ -109,7 +109,7 @@ enum zo_status zo_bench_adam(struct zo_cli *cli,
 {
     const int threads =
         options->threads > 0 ? (int)options->threads : zo_cpu_count();
-    const int64_t elems = zo_bench_adam_elems();
+    const int64_t elems = zo_bench_adam_elems(options->host_memory_bytes);
     struct zo_bench_adam *arrays = NULL;
     struct zo_pool *pool = NULL;
     enum zo_status status;
