@@ -180,6 +180,12 @@ typedef size_t (*zo_list_count_fn)(const struct zo_schedule *list,
 size_t zo_executor_most(const struct zo_program *program,
                         zo_list_count_fn count, const void *context);
 
+/* A lane: streams, events and a queue, as many as its operations need, or
+ * nothing: executor_lanes.c.  What failed to open may be closed. */
+enum zo_status zo_executor_open_lane(struct zo_executor *executor,
+                                     uint32_t index) ZO_MUST_CHECK;
+void zo_executor_close_lane(struct zo_executor *executor, uint32_t index);
+
 /* The arenas, touched and cleared: executor_arenas.c. */
 enum zo_status
 zo_executor_open_arenas(struct zo_executor *executor) ZO_MUST_CHECK;

@@ -15,6 +15,7 @@ libzo_a_SOURCES += \
 	offload/executor_arenas.c \
 	offload/executor_bounce.c \
 	offload/executor_cpu.c \
+	offload/executor_lanes.c \
 	offload/executor_internal.h \
 	offload/executor_nvme.c \
 	offload/executor_serial.c \
