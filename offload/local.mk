@@ -28,6 +28,8 @@ libzo_a_SOURCES += \
 	offload/order.h \
 	offload/placement.c \
 	offload/placement.h \
+	offload/placement_homes.c \
+	offload/placement_homes.h \
 	offload/planner.c \
 	offload/planner.h \
 	offload/profile.c \

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "offload/layout.h"
+#include "offload/placement_homes.h"
 #include "offload/simulator.h"
 #include "src/base/arith.h"
 #include "src/base/memory.h"
@@ -36,48 +37,27 @@ struct candidate {
     bool is_there;
     struct zo_placement placement;
     struct measure measure;
-    int resident, spilled;
+    struct zo_home_choice choice;
 };
 
 struct search {
     const struct zo_place_options *options;
-    struct zo_placement placement; /* of the candidate at hand */
-    struct zo_unit_homes *homes;   /* owned; its homes */
-    int resident;                  /* its number of resident units */
-    int spilled;                   /* its states on NVMe, see set_homes() */
-    int least_resident;            /* the fewest that are allowed */
+    /* The candidate at hand. */
+    struct zo_placement placement;
+    struct zo_home_choice choice;
+    struct zo_unit_homes *homes; /* owned */
+    int least_resident;          /* the fewest that are allowed */
     int tried;
     bool skips_time; /* any that fits will do */
     bool spills;     /* what the host has no room for goes to NVMe */
     /* Of those that only the host has no room for, the one that wants least
      * of it. */
     struct candidate nearest;
-    /* The fastest so far that fits. */
-    struct zo_placement best;
-    struct measure best_measure;
-    int best_resident, best_spilled;
-    bool has_best;
+    struct candidate best; /* the fastest so far that fits */
 };
 
 /* ---- homes ----------------------------------------------------------------
  */
-
-/*
- * The i-th unit to become resident.  Layers first, in the order in which
- * forward needs them: each spares two copies up; then the embedding, of which
- * few rows go up, and the head, which goes up once.
- */
-static int unit_at(int i, int units)
-{
-    const int layers = units - 2;
-
-    return i < layers ? i + 1 : (i == layers ? 0 : units - 1);
-}
-
-static enum zo_tier on_host(enum zo_tier limit)
-{
-    return limit == ZO_TIER_NVME ? ZO_TIER_CPU : limit;
-}
 
 static bool may_spill(const struct zo_place_options *options)
 {
@@ -85,110 +65,21 @@ static bool may_spill(const struct zo_place_options *options)
            options->optimizer_limit == ZO_TIER_NVME;
 }
 
-/* How many states of the units that are not resident may be on NVMe. */
-static int spill_max(const struct zo_place_options *options, int resident)
-{
-    const int units = options->build->unit_count - resident;
-
-    return (options->optimizer_limit == ZO_TIER_NVME ? units : 0) +
-           (options->weights_limit == ZO_TIER_NVME ? units : 0);
-}
-
-static bool is_read_by_rows(const struct zo_build_options *build, int unit)
-{
-    struct zo_unit_rows rows;
-
-    return build->model_ops->rows != NULL &&
-           build->model_ops->rows(build->model, unit, &rows);
-}
-
-/* States go to NVMe: optimizers first, then weights, but for those of which
- * forward gathers rows; of each the units that forward needs last. */
-static void spill(struct search *search, int spilled)
-{
-    const struct zo_place_options *options = search->options;
-    int left = spilled;
-
-    for (int weights = 0; weights < 2; weights++) {
-        const enum zo_tier limit =
-            weights == 1 ? options->weights_limit : options->optimizer_limit;
-
-        for (int u = options->build->unit_count - 1; u >= 0; u--) {
-            struct zo_unit_homes *homes = &search->homes[u];
-            enum zo_tier *home =
-                weights == 1 ? &homes->weights : &homes->optimizer;
-
-            if (limit != ZO_TIER_NVME || *home != ZO_TIER_CPU || left == 0) {
-                continue;
-            }
-            left--;
-            if (weights == 0 || !is_read_by_rows(options->build, u)) {
-                *home = ZO_TIER_NVME;
-            }
-        }
-    }
-}
-
 static void set_homes(struct search *search, int resident, int spilled)
 {
-    const struct zo_place_options *options = search->options;
-    const int units = options->build->unit_count;
-    const struct zo_unit_homes away = {on_host(options->weights_limit),
-                                       on_host(options->optimizer_limit)};
-
-    for (int i = 0; i < units; i++) {
-        search->homes[unit_at(i, units)] =
-            i < resident ? (struct zo_unit_homes){ZO_TIER_GPU, ZO_TIER_GPU}
-                         : away;
-    }
-    spill(search, spilled);
-    search->resident = resident;
-    search->spilled = spilled;
+    search->choice.resident = resident;
+    search->choice.spilled = spilled;
+    zo_homes_set(search->options, &search->choice, search->homes);
     search->placement.homes = search->homes;
 }
 
-/* The fewest resident units that leave no more than the share asked for. */
-static int fewest_resident(const struct zo_place_options *options)
+/* A candidate is at hand again. */
+static void take_up(struct search *search, const struct candidate *candidate)
 {
-    const struct zo_build_options *build = options->build;
-    const int units = build->unit_count;
-    double total = 0.0, left;
-    int resident = 0;
-
-    if (options->weights_limit == ZO_TIER_GPU &&
-        options->optimizer_limit == ZO_TIER_GPU) {
-        return units;
-    }
-    for (int u = 0; u < units; u++) {
-        total += (double)build->units[u].elems;
-    }
-    left = total;
-    while (resident < units && left > options->optimizer_share * total) {
-        left -= (double)build->units[unit_at(resident++, units)].elems;
-    }
-    return resident;
-}
-
-/* Bytes on the device that a unit's states take once it is resident. */
-static uint64_t resident_bytes(const struct zo_build_options *build, int unit)
-{
-    const uint64_t typed = zo_dtype_bytes(build->type);
-    const uint64_t second = build->type == ZO_BF16  ? 2
-                            : build->type == ZO_F16 ? 4
-                                                    : 0;
-    const uint64_t moments = build->moment_type == ZO_BF16 ? 4 : 8;
-    const uint64_t gradient =
-        build->decides || build->keeps_gradients ? typed : 0;
-    const int stage = build->device_count > 1 ? build->stage : 0;
-    const uint64_t elems = (uint64_t)build->units[unit].elems;
-    const uint64_t shard = (uint64_t)build->units[unit].shard_elems;
-
-    if (build->evaluates_only) {
-        return typed * (stage == 3 ? shard : elems);
-    }
-    return typed * (stage == 3 ? shard : elems) +
-           (second + moments) * (stage >= 1 ? shard : elems) +
-           gradient * (stage >= 2 ? shard : elems);
+    search->placement = candidate->placement;
+    search->choice = candidate->choice;
+    zo_homes_set(search->options, &search->choice, search->homes);
+    search->placement.homes = search->homes;
 }
 
 /* ---- one candidate --------------------------------------------------------
@@ -257,14 +148,20 @@ static enum zo_status try_one(struct search *search, bool wants_time,
     return status;
 }
 
+static struct candidate at_hand(const struct search *search,
+                                const struct measure *measure)
+{
+    return (struct candidate){true, search->placement, *measure,
+                              search->choice};
+}
+
 static void keep_if_nearest(struct search *search,
                             const struct measure *measure)
 {
     if (measure->fits_gpu && measure->fits_nvme &&
         (!search->nearest.is_there ||
          measure->host_bytes < search->nearest.measure.host_bytes)) {
-        search->nearest = (struct candidate){true, search->placement, *measure,
-                                             search->resident, search->spilled};
+        search->nearest = at_hand(search, measure);
     }
 }
 
@@ -273,17 +170,10 @@ static void keep_if_best(struct search *search, const struct measure *measure,
 {
     if (!measure->fits_gpu || !measure->fits_host || !measure->fits_nvme) {
         keep_if_nearest(search, measure);
-        return;
+    } else if (!search->best.is_there ||
+               measure->seconds < worth * search->best.measure.seconds) {
+        search->best = at_hand(search, measure);
     }
-    if (search->has_best &&
-        !(measure->seconds < worth * search->best_measure.seconds)) {
-        return;
-    }
-    search->has_best = true;
-    search->best = search->placement;
-    search->best_measure = *measure;
-    search->best_resident = search->resident;
-    search->best_spilled = search->spilled;
 }
 
 /* As many more units as the candidate's spare memory holds, by their bytes. */
@@ -297,7 +187,9 @@ static int guess_resident(const struct search *search,
     int resident = search->least_resident;
 
     while (resident < units) {
-        bytes += resident_bytes(build, unit_at(resident, units));
+        bytes +=
+            zo_homes_resident_bytes(build, zo_homes_unit_at(resident, units),
+                                    search->choice.keeps_weights);
         if (!within(bytes, budget)) {
             break;
         }
@@ -356,8 +248,8 @@ static int guess_spilled(const struct search *search, uint64_t bytes)
 static enum zo_status spill_least(struct search *search, uint64_t host_bytes)
 {
     const struct zo_place_options *options = search->options;
-    const int resident = search->resident;
-    const int most = spill_max(options, resident);
+    const int resident = search->choice.resident;
+    const int most = zo_homes_spill_max(options, resident);
     int fitting = most + 1, short_of = 0; /* what fits, what does not */
     int at = guess_spilled(search, host_bytes - options->host_bytes);
     struct measure measure;
@@ -380,8 +272,8 @@ static enum zo_status spill_least(struct search *search, uint64_t host_bytes)
 static enum zo_status spill_most(struct search *search,
                                  struct measure *measure_out)
 {
-    set_homes(search, search->resident,
-              spill_max(search->options, search->resident));
+    set_homes(search, search->choice.resident,
+              zo_homes_spill_max(search->options, search->choice.resident));
     return try_one(search, false, measure_out);
 }
 
@@ -396,7 +288,7 @@ static enum zo_status spill_what_is_needed(struct search *search,
         if (!measure_inout->fits_host || measure_inout->fits_nvme) {
             return ZO_OK;
         }
-        set_homes(search, search->resident, 0);
+        set_homes(search, search->choice.resident, 0);
     }
     ZO_TRY(spill_least(search, host_bytes));
     return try_one(search, true, measure_inout);
@@ -412,11 +304,11 @@ static enum zo_status settle(struct search *search)
         ZO_TRY(spill_what_is_needed(search, &measure));
     }
     /* Units that are resident on a device of the host take its memory too. */
-    if (!measure.fits_host && search->spills && options->device_is_host &&
-        search->resident > search->least_resident) {
+    if (!measure.fits_host && options->device_is_host &&
+        search->choice.resident > search->least_resident) {
         set_homes(search, search->least_resident, 0);
         ZO_TRY(try_one(search, true, &measure));
-        if (!measure.fits_host) {
+        if (!measure.fits_host && search->spills) {
             ZO_TRY(spill_what_is_needed(search, &measure));
         }
     }
@@ -424,40 +316,52 @@ static enum zo_status settle(struct search *search)
     return ZO_OK;
 }
 
+/* As many resident units as fit the device; `bare` has the fewest. */
+static enum zo_status fill_device(struct search *search,
+                                  const struct measure *bare)
+{
+    const int units = search->options->build->unit_count;
+    struct measure measure;
+
+    set_homes(search, guess_resident(search, bare), 0);
+    ZO_TRY(try_one(search, false, &measure));
+    while (!measure.fits_gpu &&
+           search->choice.resident > search->least_resident) {
+        set_homes(search, search->choice.resident - 1, 0);
+        ZO_TRY(try_one(search, false, &measure));
+    }
+    while (search->choice.resident < units) {
+        set_homes(search, search->choice.resident + 1, 0);
+        ZO_TRY(try_one(search, false, &measure));
+        if (!measure.fits_gpu) {
+            set_homes(search, search->choice.resident - 1, 0);
+            break;
+        }
+    }
+    return ZO_OK;
+}
+
 /* The candidate with as many resident units as fit, if it fits at all. */
 static enum zo_status fill_up(struct search *search)
 {
     const struct zo_place_options *options = search->options;
-    const int units = options->build->unit_count;
     /* Nothing is filled up, or nobody asks how far. */
     const bool is_bare =
         !options->fills || (search->skips_time && search->spills);
-    struct measure measure, next;
+    struct measure measure;
 
     set_homes(search, search->least_resident,
-              is_bare ? spill_max(options, search->least_resident) : 0);
+              is_bare ? zo_homes_spill_max(options, search->least_resident)
+                      : 0);
     ZO_TRY(try_one(search, !options->fills, &measure));
     if (is_bare) {
         keep_if_best(search, &measure, 1.0);
     }
     if (!options->fills || !measure.fits_gpu ||
-        (search->skips_time && search->has_best)) {
+        (search->skips_time && search->best.is_there)) {
         return ZO_OK;
     }
-    set_homes(search, guess_resident(search, &measure), 0);
-    ZO_TRY(try_one(search, false, &measure));
-    while (!measure.fits_gpu && search->resident > search->least_resident) {
-        set_homes(search, search->resident - 1, 0);
-        ZO_TRY(try_one(search, false, &measure));
-    }
-    while (search->resident < units) {
-        set_homes(search, search->resident + 1, 0);
-        ZO_TRY(try_one(search, false, &next));
-        if (!next.fits_gpu) {
-            set_homes(search, search->resident - 1, 0);
-            break;
-        }
-    }
+    ZO_TRY(fill_device(search, &measure));
     return settle(search);
 }
 
@@ -475,7 +379,7 @@ static enum zo_status try_resident(struct search *search)
     search->placement.host_boundaries =
         options->host_boundaries_always ? options->build->unit_count - 2 : 0;
     for (int keep = (int)options->keep_most;
-         keep <= (int)options->keep_least && !search->has_best; keep++) {
+         keep <= (int)options->keep_least && !search->best.is_there; keep++) {
         search->placement.keep = (enum zo_keep)keep;
         ZO_TRY(try_one(search, true, &measure));
         keep_if_best(search, &measure, 1.0);
@@ -520,11 +424,12 @@ static enum zo_status try_rings(struct search *search, int ring_count,
 {
     const int micros = search->options->build->micros;
 
-    for (int pass = micros; pass >= 1 && !search->has_best;
+    for (int pass = micros; pass >= 1 && !search->best.is_there;
          pass = pass > 1 ? (pass + 1) / 2 : 0) {
         search->placement.pass_micros = pass;
         for (int ring = 0;
-             ring < ring_count && (all_rings || !search->has_best); ring++) {
+             ring < ring_count && (all_rings || !search->best.is_there);
+             ring++) {
             set_rings(search, ring);
             ZO_TRY(try_keeps(search));
         }
@@ -545,13 +450,13 @@ static enum zo_status fits_without_nvme(struct search *search, bool *fits_out)
     least.placement.keep = options->keep_least;
     set_rings(&least, RINGS - 2);
     for (int host = options->host_boundaries_always;
-         status == ZO_OK && host < 2 && !least.has_best; host++) {
+         status == ZO_OK && host < 2 && !least.best.is_there; host++) {
         least.placement.host_boundaries =
             host == 1 ? options->build->unit_count - 2 : 0;
         status = fill_up(&least);
     }
     search->tried = least.tried;
-    *fits_out = least.has_best;
+    *fits_out = least.best.is_there;
     return status;
 }
 
@@ -567,8 +472,78 @@ static enum zo_status try_offloaded(struct search *search)
         ZO_TRY(try_rings(search, RINGS - 1, false));
     }
     search->spills = may_spill(search->options);
-    return search->has_best || !search->spills ? ZO_OK
-                                               : try_rings(search, RINGS, true);
+    return search->best.is_there || !search->spills
+               ? ZO_OK
+               : try_rings(search, RINGS, true);
+}
+
+/* No unit resident that need not be, which leaves most for what is kept of
+ * units: the most of that which fits, and, with more, outputs on the host. */
+static enum zo_status try_bare(struct search *search)
+{
+    const struct zo_place_options *options = search->options;
+    const int outputs = options->build->unit_count - 2;
+
+    for (int host = options->host_boundaries_always; host < 2; host++) {
+        struct measure measure = {.fits_gpu = false};
+
+        search->placement.host_boundaries = host == 1 ? outputs : 0;
+        for (int keep = (int)options->keep_most;
+             keep <= (int)options->keep_least && !measure.fits_gpu; keep++) {
+            search->placement.keep = (enum zo_keep)keep;
+            set_homes(search, search->least_resident, 0);
+            ZO_TRY(try_one(search, true, &measure));
+            keep_if_best(search, &measure, WORTH);
+        }
+    }
+    return ZO_OK;
+}
+
+/* The best, with as many resident units as fit, and with half of them. */
+static enum zo_status try_between(struct search *search)
+{
+    const int least = search->least_resident;
+    struct measure measure;
+    int most;
+
+    take_up(search, &search->best);
+    set_homes(search, least, 0);
+    ZO_TRY(try_one(search, false, &measure));
+    ZO_TRY(fill_device(search, &measure));
+    most = search->choice.resident;
+    for (int half = 1; half <= 2 && most > least; half++) {
+        set_homes(search, least + (most - least) * half / 2, 0);
+        ZO_TRY(try_one(search, true, &measure));
+        keep_if_best(search, &measure, WORTH);
+    }
+    return ZO_OK;
+}
+
+/*
+ * More host memory for less time: fewer resident units, or their weights alone
+ * on the devices.  AdamW of a resident unit takes time of the device, that of
+ * others time of the processor beside it: where computation is what a step
+ * waits for, less that is resident is faster.
+ */
+static enum zo_status try_fewer_resident(struct search *search)
+{
+    const struct zo_place_options *options = search->options;
+    const int may_keep = options->weights_limit != ZO_TIER_GPU &&
+                         options->optimizer_limit != ZO_TIER_GPU;
+
+    if (!search->best.is_there || !options->fills || search->spills ||
+        options->build->evaluates_only ||
+        !isfinite(search->best.measure.seconds)) {
+        return ZO_OK;
+    }
+    search->placement = search->best.placement;
+    for (int keeps = 0; keeps <= may_keep; keeps++) {
+        search->choice.keeps_weights = keeps == 1;
+        ZO_TRY(try_bare(search));
+    }
+    ZO_TRY(try_between(search));
+    search->choice.keeps_weights = false;
+    return ZO_OK;
 }
 
 /* More host memory for less time: a buffer for each gradient, 16-bit copies
@@ -578,16 +553,16 @@ static enum zo_status spend_host_memory(struct search *search)
     const struct zo_build_options *build = search->options->build;
     struct measure measure;
 
-    if (!search->has_best || search->best_resident == build->unit_count) {
+    if (!search->best.is_there ||
+        search->best.choice.resident == build->unit_count) {
         return ZO_OK;
     }
-    search->placement = search->best;
-    set_homes(search, search->best_resident, search->best_spilled);
-    if (search->best.host_gradient_ring > 0) {
+    take_up(search, &search->best);
+    if (search->best.placement.host_gradient_ring > 0) {
         search->placement.host_gradient_ring = 0;
         ZO_TRY(try_one(search, true, &measure));
         keep_if_best(search, &measure, WORTH);
-        search->placement = search->best;
+        search->placement = search->best.placement;
     }
     if (build->type == ZO_F16 && !build->evaluates_only) {
         search->placement.weight_copies = true;
@@ -603,9 +578,10 @@ static enum zo_status measure_literal(struct search *search,
 {
     struct measure measure;
 
-    search->placement = search->best;
+    search->placement = search->best.placement;
+    search->choice.keeps_weights = false;
     set_homes(search, search->least_resident,
-              spill_max(search->options, search->least_resident));
+              zo_homes_spill_max(search->options, search->least_resident));
     ZO_TRY(try_one(search, false, &measure));
     place->literal_gpu_bytes = measure.gpu_bytes;
     return ZO_OK;
@@ -617,9 +593,10 @@ static enum zo_status take_least(struct search *search)
 {
     const struct zo_place_options *options = search->options;
     const bool offloads = search->least_resident < options->build->unit_count;
+    struct measure measure;
 
     set_homes(search, search->least_resident,
-              spill_max(options, search->least_resident));
+              zo_homes_spill_max(options, search->least_resident));
     search->placement.keep = options->keep_least;
     search->placement.pass_micros = 1;
     if (offloads) {
@@ -627,17 +604,13 @@ static enum zo_status take_least(struct search *search)
         search->placement.pass_micros = options->build->micros;
         search->placement.host_boundaries = options->build->unit_count - 2;
     }
-    ZO_TRY(try_one(search, false, &search->best_measure));
-    search->best = search->placement;
-    search->best_resident = search->resident;
-    search->best_spilled = search->spilled;
+    ZO_TRY(try_one(search, false, &measure));
+    search->best = at_hand(search, &measure);
     if (search->nearest.is_there &&
-        search->nearest.measure.host_bytes < search->best_measure.host_bytes) {
-        search->best = search->nearest.placement;
-        search->best_measure = search->nearest.measure;
-        search->best_resident = search->nearest.resident;
-        search->best_spilled = search->nearest.spilled;
+        search->nearest.measure.host_bytes < measure.host_bytes) {
+        search->best = search->nearest;
     }
+    search->best.is_there = false; /* it does not fit */
     return ZO_OK;
 }
 
@@ -646,7 +619,7 @@ static enum zo_status choose(struct search *search, struct zo_place *place)
     const struct zo_place_options *options = search->options;
     const int units = options->build->unit_count;
 
-    search->least_resident = fewest_resident(options);
+    search->least_resident = zo_homes_fewest_resident(options);
     search->placement = (struct zo_placement){
         .weight_ring = rings[0].weights,
         .gradient_ring = rings[0].gradients,
@@ -658,25 +631,26 @@ static enum zo_status choose(struct search *search, struct zo_place *place)
     if (options->fills || search->least_resident == units) {
         ZO_TRY(try_resident(search));
     }
-    if (!search->has_best && search->least_resident < units) {
+    if (!search->best.is_there && search->least_resident < units) {
         ZO_TRY(try_offloaded(search));
+        ZO_TRY(try_fewer_resident(search));
         ZO_TRY(spend_host_memory(search));
     }
-    if (!search->has_best) {
+    if (!search->best.is_there) {
         ZO_TRY(take_least(search));
     }
     ZO_TRY(measure_literal(search, place));
-    set_homes(search, search->best_resident, search->best_spilled);
-    place->placement = search->best;
-    place->resident_units = search->best_resident;
-    place->gpu_bytes = search->best_measure.gpu_bytes;
-    place->host_bytes = search->best_measure.host_bytes;
-    place->nvme_bytes = search->best_measure.nvme_bytes;
-    place->step_seconds = isfinite(search->best_measure.seconds)
-                              ? search->best_measure.seconds
+    take_up(search, &search->best);
+    place->placement = search->placement;
+    place->resident_units = search->best.choice.resident;
+    place->gpu_bytes = search->best.measure.gpu_bytes;
+    place->host_bytes = search->best.measure.host_bytes;
+    place->nvme_bytes = search->best.measure.nvme_bytes;
+    place->step_seconds = isfinite(search->best.measure.seconds)
+                              ? search->best.measure.seconds
                               : 0.0;
     place->tried = search->tried;
-    return search->has_best
+    return search->best.is_there
                ? ZO_OK
                : ZO_FAIL(ZO_E_FIT, "no placement of %d fits the budgets",
                          search->tried);
@@ -716,7 +690,7 @@ enum zo_status zo_place_fits(const struct zo_place_options *options,
 
     ZO_TRY(zo_alloc((size_t)units, sizeof(search.homes[0]), "a placement",
                     &search.homes));
-    search.least_resident = fewest_resident(options);
+    search.least_resident = zo_homes_fewest_resident(options);
     search.placement = (struct zo_placement){
         .keep = options->keep_least,
         .pass_micros =
@@ -728,11 +702,11 @@ enum zo_status zo_place_fits(const struct zo_place_options *options,
     /* Where all is resident, boundaries wait on the host if asked to only. */
     hosts = options->host_boundaries_always || search.least_resident < units;
     for (int host = options->host_boundaries_always;
-         status == ZO_OK && host <= hosts && !search.has_best; host++) {
+         status == ZO_OK && host <= hosts && !search.best.is_there; host++) {
         search.placement.host_boundaries = host == 1 ? units - 2 : 0;
         status = fill_up(&search);
     }
-    *fits_out = search.has_best;
+    *fits_out = search.best.is_there;
     zo_free(search.homes);
     return status;
 }

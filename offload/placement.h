@@ -3,7 +3,8 @@
  *
  * Row 5.  Tries placements, largest first: which units are resident, what of
  * the inside of units is kept, how many micro batches make a pass, whether
- * boundary activations wait on the host, and, where host memory is short, what
+ * boundary activations wait on the host; of the fastest, fewer resident units
+ * and their weights alone on the devices; and, where host memory is short, what
  * is on NVMe: as little as will do, optimizers before weights, units that
  * forward needs last first.  Each candidate is built, so that its
  * bytes are those of the run, and simulated, so that its time is that of the

@@ -80,6 +80,12 @@ unfit() {
     small 3 frontier --host-memory 1M && test ! -s out &&
     grep -q 'needs .* of host memory.*, and 1.0 MiB are allowed' err
 }
+# What the devices hold counts as host memory: a larger budget still runs where
+# filling it up would take too much of that.
+both_memories() {
+  small 0 frontier --layers 2 --host-memory 11M --json &&
+    ! grep -q '"state":"does not fit"' out
+}
 # One that fits is enough.
 partly_unfit() {
   small 0 sweep --set gradient_accumulation_steps=1,300 --host-memory 12M &&
@@ -170,6 +176,7 @@ case_ 'frontier: budgets are kept, from the least to the most' frontier
 case_ 'sweep: a row a value' sweep
 case_ 'a device of the host backend is not called a GPU' words
 case_ 'where nothing fits, exit 3, the need and what there is' unfit
+case_ 'a larger budget fits where a smaller one does' both_memories
 case_ 'a row that does not fit says what it lacks' partly_unfit
 case_ 'what is no table, and what no value, is refused' refused
 case_ 'products and copies beside their bound' rates

@@ -10,7 +10,7 @@ test -x "$program" || { echo "Bail out! no $program"; exit 99; }
 status=0
 number=0
 set -- "$SRCDIR"/config/presets/*.json
-echo "1..$(($# + 1))"
+echo "1..$(($# + 3))"
 
 for preset in "$@"; do
   number=$((number + 1))
@@ -41,6 +41,58 @@ if test $? = 3 && grep -q 'it does not fit; what would' "$scratch/out"; then
   echo "ok $number - $sentence"
 else
   sed 's/^/# /' "$scratch/out"
+  echo "not ok $number - $sentence"
+  status=1
+fi
+
+# On another machine the one that it is for is named, and the one planned for;
+# with budgets for both memories there is nothing to say.
+number=$((number + 1))
+sentence='plan says which machine a preset is meant for, and its own'
+preset=$SRCDIR/config/presets/24g-host128.json
+plans() {
+  "$program" plan --config "$preset" --model chatglm2-6b --profile 4090 "$@" \
+    --json >"$scratch/out" 2>"$scratch/err"
+}
+meant='json is meant for a machine as of: plan --model chatglm2-6b '
+here='; this plan is for a host with a 4090 with 23.50 GiB a device and '
+if plans && grep -q "$meant.* --gpu-memory 23G --host-memory 118G$here" \
+  "$scratch/err" && grep -q "${here}host memory without a limit$" \
+  "$scratch/err" &&
+  plans --host-memory 100G &&
+  grep -q 'with 23.50 GiB a device and 100.00 GiB of host memory$' \
+    "$scratch/err" &&
+  plans --gpu-memory 23G --host-memory 118G &&
+  ! grep -q 'is meant for' "$scratch/err"; then
+  echo "ok $number - $sentence"
+else
+  sed 's/^/# /' "$scratch/err"
+  echo "not ok $number - $sentence"
+  status=1
+fi
+
+# Each block of the EXAMPLES of zero-offload.json(5) that is JSON.
+number=$((number + 1))
+sentence='the examples of zero-offload.json(5) are plans that fit'
+sed '1,/^.Sh EXAMPLES/d; /^.Sh SEE/,$d' "$SRCDIR/man/zero-offload.json.5" |
+  awk -v folder="$scratch" '/^[.]Bd/ { n++; on = 1; next } /^[.]Ed/ { on = 0 }
+    on { print >(folder "/example" n ".json") }'
+count=0
+bad=
+for example in "$scratch"/example*.json; do
+  "$program" plan --config "$example" --strict --model chatglm2-6b \
+    --profile h200 --max-length 512 >"$scratch/out" 2>"$scratch/err" ||
+    bad="$bad ${example##*/}"
+  count=$((count + 1))
+  grep -q '"offload_' "$example" && grep -q 'page-locked: ' "$scratch/out" &&
+    echo "# ${example##*/} offloads"
+done >"$scratch/offloads"
+if test -z "$bad" && test $count -ge 3 && grep -q nvme "$scratch"/example*.json &&
+  test "$(wc -l <"$scratch/offloads")" -ge 2; then
+  echo "ok $number - $sentence"
+else
+  echo "# $count examples; refused:$bad"
+  sed 's/^/# /' "$scratch/err"
   echo "not ok $number - $sentence"
   status=1
 fi

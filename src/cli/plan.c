@@ -5,8 +5,11 @@
  * the plan of what train does without one.  Exit code 0 when that fits, 3 when
  * it does not; the plan is printed in both cases.
  */
+#include <string.h>
 #include <unistd.h>
 
+#include "config/json.h"
+#include "src/base/text.h"
 #include "src/cli/cli.h"
 #include "src/cli/gains.h"
 #include "src/cli/inputs.h"
@@ -231,6 +234,59 @@ static enum zo_status write_config(struct plan *plan)
                        setup->devices.machine.device_count == 1 ? "" : "s");
 }
 
+/* ---- a preset ------------------------------------------------------------
+ */
+
+/* " with 23.50 GiB a device and 118.00 GiB of host memory" */
+static void name_budgets(const struct zo_setup *setup, char *text,
+                         size_t text_bytes)
+{
+    const uint64_t gpu = setup->gpu_memory_bytes;
+    const uint64_t host = setup->host_memory_bytes;
+    char gpu_text[32], host_text[32];
+
+    text[0] = '\0';
+    if (gpu > 0 && host > 0) {
+        (void)snprintf(text, text_bytes,
+                       " with %s a device and %s of host memory",
+                       zo_text_gib(gpu_text, sizeof(gpu_text), gpu),
+                       zo_text_gib(host_text, sizeof(host_text), host));
+    } else if (gpu > 0) {
+        (void)snprintf(text, text_bytes,
+                       " with %s a device and host memory without a limit",
+                       zo_text_gib(gpu_text, sizeof(gpu_text), gpu));
+    } else if (host > 0) {
+        (void)snprintf(text, text_bytes, " with %s of host memory",
+                       zo_text_gib(host_text, sizeof(host_text), host));
+    }
+}
+
+/* A preset is for a machine, which this one need not be. */
+static enum zo_status note_preset(const struct plan *plan)
+{
+    const struct zo_options *options = &plan->options;
+    const struct zo_setup *setup = &plan->setup;
+    const struct zo_json *member =
+        zo_json_get(zo_json_root(setup->config.document), "_plan");
+    const char *meant = member != NULL ? zo_json_string(member) : NULL;
+    char escaped[256], budgets[96];
+
+    if (meant == NULL || options->config == NULL ||
+        (zo_option_given(options, ZO_OPTION_GPU_MEMORY) &&
+         zo_option_given(options, ZO_OPTION_HOST_MEMORY))) {
+        return ZO_OK;
+    }
+    zo_text_escape(escaped, sizeof(escaped), meant, strlen(meant));
+    name_budgets(setup, budgets, sizeof(budgets));
+    return zo_note_add(
+        &plan->cli->notes, ZO_NOTE_INFO,
+        "%s is meant for a machine as of: plan %s; this plan is "
+        "for %s%s%s",
+        options->config, escaped,
+        zo_setup_plans_elsewhere(setup) ? "a host with a " : "this machine",
+        zo_setup_plans_elsewhere(setup) ? options->profile : "", budgets);
+}
+
 /* ---- the plan ------------------------------------------------------------
  */
 
@@ -245,6 +301,7 @@ static enum zo_status run(struct plan *plan)
     ZO_TRY(check_nvme(plan));
     ZO_TRY(make_table(plan));
     ZO_TRY(zo_setup_open(&plan->options, &plan->cli->notes, setup));
+    ZO_TRY(note_preset(plan));
     ZO_TRY(write_config(plan));
     status = zo_setup_trainer(setup, false, &trainer);
     if (trainer != NULL) {

@@ -190,7 +190,10 @@ place_options(const struct zo_trainer *trainer,
         own = bytes > own ? bytes : own;
     }
     place.gpu_bytes = left_of(options->gpu_memory_bytes, own);
-    place.host_bytes = options->host_memory_bytes;
+    /* What check_budgets() counts, and no arena has. */
+    place.host_bytes = left_of(
+        options->host_memory_bytes,
+        is_host_memory(options) ? own * (uint64_t)machine->device_count : 0);
     place.nvme_bytes = options->nvme_bytes;
     return place;
 }
