@@ -14,7 +14,7 @@ random numbers is the script's own and not a library's, which may change.
 import json
 import sys
 
-ROWS = 360
+ROWS = 1440
 
 
 class Random:
