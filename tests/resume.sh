@@ -133,7 +133,11 @@ named() {
 }
 finished() {
   trains 0 kept --resume && prints 'resumed behind step 12 of 12' &&
-    cmp kept/model/model.safetensors all/model/model.safetensors
+    cmp kept/model/model.safetensors all/model/model.safetensors || return 1
+  # Killed before it removed what it need not keep.
+  cp -r every done && trains 0 done --resume &&
+    test "$(ls -d done/state-*)" = 'done/state-00000008
+done/state-00000012'
 }
 anew() {
   cp -r kept again && trains 0 again --overwrite --save-minutes 0 &&

@@ -443,10 +443,11 @@ bool zo_saving_wants(struct zo_saving *saving, int64_t step)
 
 /*
  * The newest --save-total-limit states are kept, this one always; those of
- * later steps are what an abandoned run has left, and would be taken for this
- * one's.  That an old one stays is no failure.
+ * later steps, once this one was saved, are what an abandoned run has left, and
+ * would be taken for this one's.  That an old one stays is no failure.
  */
-static enum zo_status remove_old(struct zo_saving *saving, int64_t step)
+static enum zo_status remove_old(struct zo_saving *saving, int64_t step,
+                                 bool was_saved)
 {
     const int64_t limit = saving->setup->options->save_total_limit;
     int64_t *steps = NULL, kept = 1;
@@ -455,7 +456,7 @@ static enum zo_status remove_old(struct zo_saving *saving, int64_t step)
 
     ZO_TRY(zo_state_folder_list(output_of(saving), &steps, &count));
     for (size_t i = 0; status == ZO_OK && i < count; i++) {
-        if (steps[i] == step ||
+        if (steps[i] == step || (steps[i] > step && !was_saved) ||
             (steps[i] < step && (limit == 0 || kept++ < limit))) {
             continue;
         }
@@ -582,7 +583,7 @@ static enum zo_status finish_save(struct zo_saving *saving, int64_t step,
     saving->bytes = written->bytes;
     saving->saved = step;
     announce(saving);
-    ZO_TRY(remove_old(saving, step));
+    ZO_TRY(remove_old(saving, step, true));
     zo_free(saving->path);
     saving->path = NULL;
     ZO_TRY(zo_state_folder_path(output_of(saving), step, &saving->path));
@@ -630,8 +631,11 @@ enum zo_status zo_saving_save(struct zo_saving *saving, int64_t step,
 
     ZO_ASSERT(saving->thread == NULL);
     *metrics_out = (struct zo_save_metrics){.path = NULL};
-    if (step == saving->saved || step < 1) {
+    if (step < 1) {
         return ZO_OK;
+    }
+    if (step == saving->saved) { /* a run that was killed may have left more */
+        return remove_old(saving, step, false);
     }
     if (!copies) {
         saving->started_ns = began_ns;
