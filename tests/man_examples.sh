@@ -35,12 +35,13 @@ commands_of_readme() {
     grep -E '^(zero-offload|\./bootstrap|\.\./configure|mkdir|make|sudo|hf)( |$)'
 }
 joined() { sed -e ':a' -e '/\\$/{N;s/\\\n */ /;ba' -e '}' | sed 's/   */ /g'; }
-# A configuration that a page shows: its block that begins with "{".
-config_of_page() {
-  awk '/^\.Sh / { inside = /EXAMPLE/ }
+# configs_of_page PAGE TO: the configurations that it shows, blocks that begin
+# with "{", into TO.1.json and so on.
+configs_of_page() {
+  awk -v to="$2" '/^\.Sh / { inside = /EXAMPLE/ }
     /^\.Ed/ { shown = 0 }
-    inside && /^\{/ { shown = 1 }
-    inside && shown' "$1"
+    inside && /^\{/ { shown = 1; count++ }
+    inside && shown { print >(to "." count ".json") }' "$1"
 }
 
 # Disks and presets are elsewhere here, and 5,000 steps would take minutes.
@@ -130,12 +131,13 @@ begins() {
 for file in "$SRCDIR"/man/zero-offload*.[157]; do
   begins "$(basename "$file")"
   commands_of_page "$file" >commands
-  config_of_page "$file" >"plan/$page.json"
-  if test -s "plan/$page.json"; then
-    case_ "$page: the configuration that it shows" run_in plan \
-      "zero-offload plan --model chatglm2-6b --profile h200 --strict \
-        --config $page.json"
-  elif grep -q '^\.Sh .*EXAMPLE' "$file"; then
+  configs_of_page "$file" "plan/$page"
+  for config in "plan/$page".*.json; do
+    test ! -f "$config" || case_ "$page: configuration ${config#plan/}" \
+      run_in plan "zero-offload plan --model chatglm2-6b --profile h200 \
+        --strict --config ${config#plan/}"
+  done
+  if test ! -f "plan/$page.1.json" && grep -q '^\.Sh .*EXAMPLE' "$file"; then
     case_ "$page: its examples are commands" test -s commands
   fi
   runs commands
