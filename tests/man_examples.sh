@@ -35,12 +35,13 @@ commands_of_readme() {
     grep -E '^(zero-offload|\./bootstrap|\.\./configure|mkdir|make|sudo|hf)( |$)'
 }
 joined() { sed -e ':a' -e '/\\$/{N;s/\\\n */ /;ba' -e '}' | sed 's/   */ /g'; }
-# A configuration that a page shows: its block that begins with "{".
-config_of_page() {
-  awk '/^\.Sh / { inside = /EXAMPLE/ }
+# The configurations that a page shows, its blocks that begin with "{": files
+# PREFIX.1.json and so on.
+configs_of_page() { # configs_of_page FILE PREFIX
+  awk -v prefix="$2" '/^\.Sh / { inside = /EXAMPLE/ }
     /^\.Ed/ { shown = 0 }
-    inside && /^\{/ { shown = 1 }
-    inside && shown' "$1"
+    inside && /^\{/ && !shown { shown = 1; n++ }
+    inside && shown { print >(prefix "." n ".json") }' "$1"
 }
 
 # Disks and presets are elsewhere here, and 5,000 steps would take minutes.
@@ -130,16 +131,26 @@ begins() {
 for file in "$SRCDIR"/man/zero-offload*.[157]; do
   begins "$(basename "$file")"
   commands_of_page "$file" >commands
-  config_of_page "$file" >"plan/$page.json"
-  if test -s "plan/$page.json"; then
-    case_ "$page: the configuration that it shows" run_in plan \
+  configs_of_page "$file" "plan/$page"
+  configs=0
+  while test -s "plan/$page.$((configs + 1)).json"; do
+    configs=$((configs + 1))
+    case_ "$page: configuration $configs that it shows" run_in plan \
       "zero-offload plan --model chatglm2-6b --profile h200 --strict \
-        --config $page.json"
-  elif grep -q '^\.Sh .*EXAMPLE' "$file"; then
+        --config $page.$configs.json"
+  done
+  if test $configs -eq 0 && grep -q '^\.Sh .*EXAMPLE' "$file"; then
     case_ "$page: its examples are commands" test -s commands
   fi
   runs commands
 done
+offloads() {
+  for device in cpu nvme; do
+    grep -q "\"offload_param\": {\"device\": \"$device\"" \
+      plan/zero-offload.json.5.*.json || return 1
+  done
+}
+case_ 'zero-offload.json.5: states on the host, and on NVMe' offloads
 # What init's is for, takes a tokenizer: where there is none, it is refused.
 small() {
   test -s zero-offload-init.1/small/tokenizer.model &&
