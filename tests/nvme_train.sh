@@ -125,7 +125,7 @@ evaluates() {
     echo $? >"code-$folder"
   done
   grep -q nowhere err && test "$(cat code-disk code-nowhere)" = '0
-1' && test "$(cut -d , -f 1 loss-disk)" = "$(cut -d , -f 1 plain-loss)"
+2' && test "$(cut -d , -f 1 loss-disk)" = "$(cut -d , -f 1 plain-loss)"
 }
 no_folder() {
   trains 2 none --nvme nowhere --set zero_offload.fill=false &&
