@@ -271,12 +271,12 @@ stage_save() {
     -e 's/"padded_vocab_size": 2048/"padded_vocab_size": 65024/' \
     -e 's/"seq_length": 1024/"seq_length": 32768/' \
     "$source/tests/gpu_model.json" >"$model"
-  set -- --model "$model" --random-weights --data "$rows" --output "$run" \
-    --backend cuda --num-devices 1 --bf16 --per-device-train-batch-size 8
-  timed "$program" plan "$@" --gpu-memory "${SAVE_GPU_MEMORY:-24G}" \
-    --save-steps 30 --max-steps 75 --save-total-limit 1 || status=1
+  set -- --model "$model" --data "$rows" --backend cuda --num-devices 1 \
+    --bf16 --per-device-train-batch-size 8
+  timed "$program" plan "$@" --gpu-memory "${SAVE_GPU_MEMORY:-24G}" || status=1
+  set -- "$@" --random-weights --output "$run"
   timed "$program" train "$@" --gpu-memory "${SAVE_GPU_MEMORY:-24G}" \
-    --save-steps 30 --max-steps 75 --save-total-limit 1 --overwrite || status=1
+    --save-steps 45 --max-steps 85 --save-total-limit 1 --overwrite || status=1
   # Behind 5 steps to warm up; what is beyond the median stalled.
   awk -F '"step_seconds":' '/"kind":"step"/ { split($2, a, ",")
       if (++n > 5) print a[1] }' "$run/metrics.jsonl" | sort -n |
@@ -288,7 +288,7 @@ stage_save() {
   sync
   echo 3 >/proc/sys/vm/drop_caches 2>/dev/null
   timed "$program" train "$@" --set zero_optimization.stage=0 \
-    --max-steps 78 --save-only-model --resume || status=1
+    --max-steps 88 --save-only-model --resume || status=1
   rm -rf "$run"
   return $status
 }
@@ -413,7 +413,7 @@ found() {
     attention) pattern='^(copy|matmul) |^attention.* 8 +2048|^(FLASH|CUDNN).* 8 x +2048' ;;
     devices) pattern='^([a-z0-9A-Z-]+:$|step|placement|  [a-z0-9]+ +busy|host|GPU)' ;;
     nvme) pattern='^(write|read|mixed|step|placement|  [a-z0-9]+ +busy|GPU)|fio' ;;
-    save) pattern='^(saved|steps|memory|resumed|\{"kind":"save)|^step +(21|85|88)' ;;
+    save) pattern='^(saved|steps|memory|resumed|\{"kind":"save)|saving a state|^step +(21|85|88)' ;;
     stress) pattern='^(ok|not ok|#)' ;;
     step) pattern='^(step|products|GPU memory|torch) ' ;;
     offload) pattern='^(W|step|placement|  [a-z0-9]+ +busy|host|simulated|GPU)' ;;

@@ -239,7 +239,8 @@ static void test_memory(void)
             const struct zo_buffer *buffer = &build->program.buffers[b];
 
             for (size_t p = 0; p < ZO_COUNT(states); p++) {
-                if (buffer->purpose == states[p] && buffer->schedule < 0) {
+                if (buffer->purpose == states[p] && buffer->schedule < 0 &&
+                    buffer->tier != ZO_TIER_COPY) { /* of a save */
                     *(buffer->tier != ZO_TIER_GPU ? &host
                       : buffer->device == 0       ? &device
                                                   : &(double){0}) +=

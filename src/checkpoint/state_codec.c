@@ -7,6 +7,12 @@
 #include "src/base/memory.h"
 
 #define LEVEL 1
+#define BLOCK 256 /* elements */
+
+/* Of a plane, from all over it, and tried before all of it: mantissas are
+ * noise, and zstd takes its time to find that. */
+#define SAMPLES      64
+#define SAMPLE_BYTES ((size_t)256)
 
 /* A part that shrinks by less is stored as it is: it is read faster so. */
 #define GAIN_MIN 32
@@ -16,6 +22,7 @@ struct zo_state_codec {
     ZSTD_DCtx *unpacker;
     size_t raw_bytes;
     char *raw, *planes, *stored;
+    char samples[SAMPLES * SAMPLE_BYTES];
 };
 
 enum zo_status zo_state_codec_open(size_t raw_bytes,
@@ -80,27 +87,50 @@ size_t zo_state_piece_bytes(const struct zo_state_piece *piece,
     return bytes;
 }
 
-/* Byte p of every element goes to plane p. */
+/*
+ * Byte p of every element goes to plane p.  A block at a time: compilers make
+ * vectors of loops of a fixed length.
+ */
+static void part_block2(const uint16_t *restrict source, uint8_t *restrict low,
+                        uint8_t *restrict high)
+{
+    for (size_t i = 0; i < BLOCK; i++) {
+        low[i] = (uint8_t)source[i];
+        high[i] = (uint8_t)(source[i] >> 8);
+    }
+}
+
+static void part_block4(const uint32_t *restrict source,
+                        uint8_t *restrict plane, int shift)
+{
+    for (size_t i = 0; i < BLOCK; i++) {
+        plane[i] = (uint8_t)(source[i] >> shift);
+    }
+}
+
 static void part_planes(const void *raw, size_t count, size_t elem_bytes,
                         char *planes)
 {
-    if (elem_bytes == 2) {
-        const uint16_t *restrict source = raw;
-        uint8_t *restrict low = (uint8_t *)planes;
-        uint8_t *restrict high = low + count;
+    uint8_t *target = (uint8_t *)planes;
+    size_t at = 0;
 
-        for (size_t i = 0; i < count; i++) {
-            low[i] = (uint8_t)source[i];
-            high[i] = (uint8_t)(source[i] >> 8);
+    for (; at + BLOCK <= count; at += BLOCK) {
+        if (elem_bytes == 2) {
+            part_block2((const uint16_t *)raw + at, target + at,
+                        target + count + at);
+            continue;
         }
-        return;
+        for (size_t p = 0; p < 4; p++) { /* from the first cache */
+            part_block4((const uint32_t *)raw + at, target + p * count + at,
+                        (int)(8 * p));
+        }
     }
-    for (size_t p = 0; p < 4; p++) {
-        const uint32_t *restrict source = raw;
-        uint8_t *restrict plane = (uint8_t *)planes + p * count;
+    for (; at < count; at++) {
+        const uint32_t elem = elem_bytes == 2 ? ((const uint16_t *)raw)[at]
+                                              : ((const uint32_t *)raw)[at];
 
-        for (size_t i = 0; i < count; i++) {
-            plane[i] = (uint8_t)(source[i] >> (8 * p));
+        for (size_t p = 0; p < elem_bytes; p++) {
+            target[p * count + at] = (uint8_t)(elem >> (8 * p));
         }
     }
 }
@@ -127,6 +157,46 @@ static void join_planes(const char *planes, size_t count, size_t elem_bytes,
     }
 }
 
+/* zstd's frame of so many bytes; 0: it shrinks by less than it should. */
+static size_t pack_bytes(struct zo_state_codec *codec, const char *from,
+                         size_t bytes, char *to)
+{
+    const size_t room = bytes - bytes / GAIN_MIN;
+    const size_t size =
+        ZSTD_compressCCtx(codec->packer, to, room, from, bytes, LEVEL);
+
+    return ZSTD_isError(size) || size >= bytes ? 0 : size;
+}
+
+/* Whether samples shrink; a plane that is short is tried as a whole. */
+static bool may_shrink(struct zo_state_codec *codec, const char *plane,
+                       size_t bytes, char *to)
+{
+    const size_t stride = bytes / SAMPLES;
+
+    if (bytes < 4 * sizeof(codec->samples)) {
+        return true;
+    }
+    for (size_t i = 0; i < SAMPLES; i++) {
+        memcpy(codec->samples + i * SAMPLE_BYTES, plane + i * stride,
+               SAMPLE_BYTES);
+    }
+    return pack_bytes(codec, codec->samples, sizeof(codec->samples), to) > 0;
+}
+
+static size_t pack_plane(struct zo_state_codec *codec, const char *plane,
+                         size_t bytes, char *to)
+{
+    const size_t size = may_shrink(codec, plane, bytes, to)
+                            ? pack_bytes(codec, plane, bytes, to)
+                            : 0;
+
+    if (size == 0) {
+        memcpy(to, plane, bytes);
+    }
+    return size == 0 ? bytes : size;
+}
+
 enum zo_status zo_state_codec_pack(struct zo_state_codec *codec,
                                    size_t elem_count, size_t elem_bytes,
                                    struct zo_state_piece *piece)
@@ -137,15 +207,9 @@ enum zo_status zo_state_codec_pack(struct zo_state_codec *codec,
     piece->hash = zo_hash64(codec->raw, elem_count * elem_bytes);
     part_planes(codec->raw, elem_count, elem_bytes, codec->planes);
     for (size_t p = 0; p < elem_bytes; p++) {
-        const char *plane = codec->planes + p * elem_count;
-        const size_t room = elem_count - elem_count / GAIN_MIN;
-        size_t size = ZSTD_compressCCtx(codec->packer, codec->stored + at, room,
-                                        plane, elem_count, LEVEL);
+        const size_t size = pack_plane(codec, codec->planes + p * elem_count,
+                                       elem_count, codec->stored + at);
 
-        if (ZSTD_isError(size) || size >= elem_count) {
-            size = elem_count;
-            memcpy(codec->stored + at, plane, elem_count);
-        }
         piece->stored_bytes[p] = (uint32_t)size;
         at += size;
     }
