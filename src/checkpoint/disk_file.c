@@ -204,6 +204,10 @@ enum zo_status zo_disk_write_at(const struct zo_disk_file *file,
             return fail_write_at(file, errno, at, rest);
         }
     }
+    /* The disk begins now, and not when memory is full of what it has to
+     * write, or when all is to be synced; where it cannot, it does then. */
+    (void)sync_file_range(file->fd, (off_t)offset_bytes, (off_t)size_bytes,
+                          SYNC_FILE_RANGE_WRITE);
     return ZO_OK;
 }
 

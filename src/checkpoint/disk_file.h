@@ -61,8 +61,8 @@ enum zo_status zo_disk_append(struct zo_disk_file *file, const void *data,
                               size_t size_bytes) ZO_MUST_CHECK;
 
 /*
- * Writes at an offset; several threads may, to one file.  What was written is
- * not counted in file->size_bytes.
+ * Writes at an offset, and has the disk begin with it; several threads may, to
+ * one file.  What was written is not counted in file->size_bytes.
  */
 enum zo_status zo_disk_write_at(const struct zo_disk_file *file,
                                 uint64_t offset_bytes, const void *data,
