@@ -363,7 +363,32 @@ early() {
   test "$code" -eq 0 && prints 'saved early/state-00000001' &&
     prepares --resume && leaves TERM 143
 }
+# A folder of the user's in an old state: it stays, and nobody is held up.
+foreign() {
+  was=$steps steps=12
+  trains 0 wf --save-steps 4 && mkdir -p wf/state-00000004/mine &&
+    steps=13 && trains 0 wf --resume --save-total-limit 1 &&
+    says 'an old state is left' && trains 0 wf --resume &&
+    test -d wf/.state-00000004.removed/mine
+  result=$?
+  steps=$was
+  return $result
+}
+case_ 'a folder of the user in an old state holds up no run' foreign
+# While rows are read: many of them, and the signal as soon as it is caught.
+reading() {
+  awk 'NR == 1 { for (i = 0; i < 200000; i++) print }' ids.jsonl >many.jsonl
+  "$program" train --model words --data many.jsonl --backend host \
+    --max-steps 12 --output early "$@" >out 2>err &
+  child=$!
+  until test $((0x$(sed -n 's/^SigCgt:[^0-9a-f]*//p' /proc/$child/status) &
+    0x4000)) -ne 0; do
+    kill -0 $child 2>/dev/null || return 1
+  done
+}
+early_rows() { reading --resume && leaves TERM 143; }
 case_ 'before step 1 a signal ends a run, and SIGUSR1 is kept' early
+case_ 'and 143 tells that there is a state, while rows are read too' early_rows
 case_ 'SIGTERM saves and stops: 143' terms
 case_ 'SIGHUP saves and stops: 129' hups
 if test -n "$started"; then

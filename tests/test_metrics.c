@@ -356,6 +356,13 @@ static void check_failures(void)
     TAP_CHECK(strstr(zo_err_last()->text, "/dev/full") != NULL);
     TAP_CHECK(strchr(read_text(second_path), '\n') != NULL); /* still */
 
+    /* What cannot be opened costs nothing of the other. */
+    options.path = second_path;
+    options.second_path = "no-such-folder/metrics.jsonl";
+    TAP_CHECK_INT(zo_metrics_open(&options, &metrics), ZO_E_USAGE);
+    TAP_CHECK(strchr(read_text(second_path), '\n') != NULL);
+    options.second_path = second_path;
+
     options.path = "no-such-folder/metrics.jsonl";
     TAP_CHECK_INT(zo_metrics_open(&options, &metrics), ZO_E_USAGE);
     TAP_CHECK(strstr(zo_err_last()->text, "no-such-folder/metrics.jsonl") !=

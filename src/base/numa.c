@@ -54,7 +54,7 @@ bool zo_numa_next_range(const char **text, int *first_out, int *last_out)
     first = strtol(*text, &end, 10);
     last = *end == '-' ? strtol(end + 1, &end, 10) : first;
     *text = *end == ',' ? end + 1 : end;
-    if (first > NUMBERS_MAX || last > NUMBERS_MAX || last < first) {
+    if (first >= NUMBERS_MAX || last >= NUMBERS_MAX || last < first) {
         return false;
     }
     *first_out = (int)first;
@@ -127,8 +127,9 @@ static void read_nodes(const char *root, struct zo_numa *numa)
 static int node_of(const char *root, const struct zo_numa *numa,
                    const char *bus_id)
 {
-    char path[PATH_BYTES], line[LINE_BYTES], name[32];
+    char path[PATH_BYTES], line[LINE_BYTES], name[32], *end = NULL;
     size_t at = 0;
+    long node;
 
     for (; bus_id[at] != '\0' && at + 1 < sizeof(name); at++) {
         name[at] = (char)tolower((unsigned char)bus_id[at]);
@@ -137,8 +138,9 @@ static int node_of(const char *root, const struct zo_numa *numa,
     (void)snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/numa_node",
                    root, name);
     read_line(path, line);
-    for (int i = 0; at > 0 && line[0] != '\0' && i < numa->node_count; i++) {
-        if (numa->nodes[i] == strtol(line, NULL, 10)) {
+    node = strtol(line, &end, 10);
+    for (int i = 0; at > 0 && end != line && i < numa->node_count; i++) {
+        if (numa->nodes[i] == node) {
             return i;
         }
     }

@@ -205,8 +205,11 @@ enum zo_status zo_state_folder_clean(const char *folder)
 
         ZO_TRY(list(folder, suffixes[s], &steps, &count));
         for (size_t i = 0; status == ZO_OK && i < count; i++) {
-            status = s == 0 ? put_back(folder, steps[i])
-                            : remove_hidden(folder, steps[i], suffixes[s]);
+            if (s == 0) {
+                status = put_back(folder, steps[i]);
+            } else { /* hidden, and in the way of nobody who can say so */
+                (void)!remove_hidden(folder, steps[i], suffixes[s]);
+            }
         }
         zo_free(steps);
         ZO_TRY(status);

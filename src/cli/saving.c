@@ -191,6 +191,21 @@ static enum zo_status check_source(const struct zo_saving *saving,
     return ZO_OK;
 }
 
+bool zo_saving_may_resume(const struct zo_options *options)
+{
+    int64_t *steps = NULL;
+    size_t count = 0;
+
+    if (options->resume == NULL || strcmp(options->resume, "auto") != 0) {
+        return options->resume != NULL;
+    }
+    if (zo_state_folder_list(options->output, &steps, &count) != ZO_OK) {
+        return false;
+    }
+    zo_free(steps);
+    return count > 0;
+}
+
 enum zo_status zo_saving_output(struct zo_saving *saving)
 {
     int64_t *steps = NULL;
@@ -530,7 +545,8 @@ static uint64_t held_bytes(const struct zo_setup *setup,
          machine->device_ops == &zo_device_host &&
          !zo_setup_plans_elsewhere(setup) && d < machine->device_count;
          d++) {
-        held += program->arena_bytes[ZO_TIER_GPU][d];
+        held += program->arena_bytes[ZO_TIER_GPU][d] +
+                zo_trainer_own_bytes(trainer, d);
     }
     return held;
 }

@@ -46,6 +46,10 @@ struct zo_saving {
     struct zo_err failure; /* the first of a save; status ZO_OK: none */
 };
 
+/* Whether a run with these options would go on from a state, by its name alone:
+ * before --output is looked at. */
+bool zo_saving_may_resume(const struct zo_options *options);
+
 /*
  * Looks at --output before a run: locks it, removes what killed runs left,
  * and refuses states that nobody said what to do with.  Sets `continues`.

@@ -230,7 +230,7 @@ static enum zo_status prepare(struct run *run)
         return ZO_FAIL(ZO_E_USAGE, "train needs --output DIR");
     }
     if (!options->dry_run) {
-        zo_signals_expect(false);
+        zo_signals_expect(zo_saving_may_resume(options));
     }
     ZO_TRY(zo_setup_open(options, &cli->notes, &run->setup));
     ZO_TRY(open_model(run));

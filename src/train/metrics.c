@@ -13,6 +13,7 @@
 
 /* A step line of 64 devices has about 6 kB: one write each. */
 #define LINE_BYTES 16384
+#define TARGETS    2
 
 /* What each line of ours begins with. */
 static const char line_start[] = "{\"kind\":\"";
@@ -23,7 +24,7 @@ struct target {
 };
 
 struct zo_metrics {
-    struct target targets[2];
+    struct target targets[TARGETS];
     char line[LINE_BYTES];
 };
 
@@ -183,11 +184,25 @@ static enum zo_status check_start(const char *path)
     return ZO_OK;
 }
 
+/* Bytes of a file that was there; 0 of a pipe. */
+static int64_t bytes_there(int fd)
+{
+    struct stat info;
+
+    return fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)
+               ? (int64_t)info.st_size
+               : 0;
+}
+
 /* What an older run has left in one: its lines, or nothing. */
-static enum zo_status keep_lines(int fd, const char *path, int64_t size_bytes,
+static enum zo_status keep_lines(int fd, const char *path,
                                  const struct zo_metrics_options *options)
 {
-    ZO_TRY(check_start(path));
+    const int64_t size_bytes = bytes_there(fd);
+
+    if (size_bytes == 0) {
+        return ZO_OK;
+    }
     if (options->is_append) {
         ZO_TRY(mend(fd, path, size_bytes));
         return forget(fd, path, options->last_step);
@@ -208,9 +223,7 @@ static bool is_same_file(int fd, const struct stat *other)
 }
 
 /* Opens path and leaves its descriptor in *fd_out, or -1 if `first` is it. */
-static enum zo_status open_target(const char *path,
-                                  const struct zo_metrics_options *options,
-                                  int first, int *fd_out)
+static enum zo_status open_target(const char *path, int first, int *fd_out)
 {
     struct stat info;
     enum zo_status status = ZO_OK;
@@ -225,9 +238,6 @@ static enum zo_status open_target(const char *path,
     if (is_same_file(first, &info)) {
         goto close_file;
     }
-    if (S_ISREG(info.st_mode) && info.st_size > 0) {
-        ZO_TRY_GOTO(close_file, keep_lines(fd, path, info.st_size, options));
-    }
     *fd_out = fd;
     return ZO_OK;
 
@@ -238,34 +248,47 @@ close_file:
     return status;
 }
 
+/* Nothing is written, or emptied, before all are open and metrics files. */
+static enum zo_status open_targets(struct zo_metrics *metrics,
+                                   const char *const *paths,
+                                   const struct zo_metrics_options *options)
+{
+    struct target *targets = metrics->targets;
+
+    for (size_t i = 0; i < TARGETS; i++) {
+        if (paths[i] != NULL) {
+            ZO_TRY(open_target(paths[i], targets[0].fd, &targets[i].fd));
+        }
+        if (bytes_there(targets[i].fd) > 0) {
+            ZO_TRY(check_start(paths[i]));
+        }
+    }
+    for (size_t i = 0; i < TARGETS; i++) {
+        ZO_TRY(keep_lines(targets[i].fd, paths[i], options));
+        if (targets[i].fd >= 0) {
+            zo_jsonl_init_fd(&targets[i].json, targets[i].fd, paths[i],
+                             metrics->line, sizeof(metrics->line));
+        }
+    }
+    return ZO_OK;
+}
+
 enum zo_status zo_metrics_open(const struct zo_metrics_options *options,
                                struct zo_metrics **metrics_out)
 {
-    const char *const paths[] = {options->path, options->second_path};
+    const char *const paths[TARGETS] = {options->path, options->second_path};
     struct zo_metrics *metrics = NULL;
     enum zo_status status;
 
     ZO_TRY(zo_alloc(1, sizeof(*metrics), "the metrics writer", &metrics));
     metrics->targets[0].fd = metrics->targets[1].fd = -1;
-    for (size_t i = 0; i < ZO_COUNT(paths); i++) {
-        struct target *target = &metrics->targets[i];
-
-        if (paths[i] != NULL) {
-            ZO_TRY_GOTO(close_metrics,
-                        open_target(paths[i], options, metrics->targets[0].fd,
-                                    &target->fd));
-        }
-        if (target->fd >= 0) {
-            zo_jsonl_init_fd(&target->json, target->fd, paths[i], metrics->line,
-                             sizeof(metrics->line));
-        }
+    status = open_targets(metrics, paths, options);
+    if (status != ZO_OK) {
+        zo_metrics_close(metrics);
+        return status;
     }
     *metrics_out = metrics;
     return ZO_OK;
-
-close_metrics:
-    zo_metrics_close(metrics);
-    return status;
 }
 
 void zo_metrics_close(struct zo_metrics *metrics)
