@@ -144,7 +144,7 @@ bool zo_option_given(const struct zo_options *options, enum zo_option_id id)
     return (options->given[id / 64] >> (id % 64) & 1) != 0;
 }
 
-static void mark_given(struct zo_options *options, enum zo_option_id id)
+void zo_option_mark(struct zo_options *options, enum zo_option_id id)
 {
     options->given[id / 64] |= UINT64_C(1) << (id % 64);
 }
@@ -587,7 +587,7 @@ static enum zo_status read_option(struct reader *r, const char *name,
         return ZO_FAIL(ZO_E_USAGE, "--%s: %s", name, option->help);
     }
     ZO_TRY(take_value(r, option, equals, &value));
-    mark_given(r->options, (enum zo_option_id)(option - table));
+    zo_option_mark(r->options, (enum zo_option_id)(option - table));
     if (option->kind == ZO_ARG_IDLE) {
         return zo_note_add(r->notes, ZO_NOTE_INFO,
                            "--%s is accepted and means nothing here: %s", name,

@@ -249,6 +249,8 @@ void zo_options_init(struct zo_options *options, enum zo_command command);
 void zo_options_fini(struct zo_options *options);
 
 bool zo_option_given(const struct zo_options *options, enum zo_option_id id);
+/* From now on it counts as given: for what stands in for the user. */
+void zo_option_mark(struct zo_options *options, enum zo_option_id id);
 
 /* "train", "eval", ... */
 const char *zo_command_name(enum zo_command command);

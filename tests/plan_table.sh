@@ -61,7 +61,8 @@ smallest() {
 }
 assumed() {
   chatglm 0 && grep -q 'no GPU here: planned for a host with a 4090' err &&
-    grep -q 'planned in bf16' err && grep -q 'data-sheet rates of "4090"' out &&
+    grep -q 'planned in bf16' err && grep -q 'units, bf16, 1 device' out &&
+    grep -q 'data-sheet rates of "4090"' out &&
     test ! -e cache
 }
 # A model on this disk is planned for this machine, as train would run it.

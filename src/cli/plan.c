@@ -136,9 +136,10 @@ static enum zo_status assume_machine(struct plan *plan)
     if (!options->bf16 && !options->fp16 && options->config == NULL &&
         options->set_count == 0 && !zo_option_given(options, ZO_OPTION_BF16)) {
         options->bf16 = true;
+        zo_option_mark(options, ZO_OPTION_BF16);
         return zo_note_add(&plan->cli->notes, ZO_NOTE_INFO,
-                           "planned in bf16, since nothing says a number type "
-                           "(--bf16, --fp16); train computes in fp32 then");
+                           "planned in bf16, since nothing says a number type; "
+                           "give train --bf16 too, or it computes in fp32");
     }
     return ZO_OK;
 }
