@@ -39,7 +39,7 @@ columns() {
   chatglm 0 --bf16 --profile 4090 --num-devices 2 --nvme disk:500G &&
     grep -q '^2 devices of 23.50 GiB each$' out &&
     grep -q '  GPU  *host  *NVMe  *step fits  *GPU  *host$' out && awk '
-    /needs, in GiB .*DeepSpeed says$/ { heads++; next }
+    /takes, in GiB .*DeepSpeed says$/ { heads++; next }
     /^  stage offload/ { at = 0; n = 0; line = $0; split("", ends)
       while (match(line, /[^ ]+/)) { at += RSTART + RLENGTH - 1
         if (++n > 2) ends[n] = at
@@ -54,7 +54,7 @@ columns() {
 }
 # What needs least is found, not presumed.
 smallest() {
-  test "$(sed -n 's/^  least GPU memory that fits: .*(\(.*\) GiB)/\1/p' out |
+  test "$(sed -n 's/^  the row with least GPU memory: .*(\(.*\) GiB)/\1/p' out |
     tail -n 1)" = "$(awk '/^2 dev/ { on = 1 } on && /^  [0-3] .* yes / {
       sub(/optimizer |both |planned, /, ""); print $3 }' out |
       sort -n | head -n 1)"
@@ -70,7 +70,7 @@ here() {
   plans 0 --model config.json --max-length 64 && ! grep -q 4090 err &&
     grep -q 'rates measured on' out && grep -q '^1 device' out &&
     grep -q '^  stage offload  *device  *host ' out &&
-    grep -q ' needs, in MiB ' out && ! grep -q GPU out &&
+    grep -q ' takes, in MiB ' out && ! grep -q GPU out &&
     ! grep -q '^2 devices' out
 }
 as_json() {

@@ -164,7 +164,7 @@ static void print_head(FILE *out, const struct zo_setup *setup,
             out, ", host memory of %s",
             zo_text_gib(text, sizeof(text), setup->host_memory_bytes));
     }
-    column = fprintf(out, "\n%23sneeds, in %s", "", look->unit);
+    column = fprintf(out, "\n%23stakes, in %s", "", look->unit);
     (void)fprintf(out, "%*sDeepSpeed says\n",
                   (look->has_nvme ? 65 : 57) - column, "");
     (void)fprintf(out, "  %-5s %-14s %7s %7s", "stage", "offload", look->device,
@@ -239,7 +239,8 @@ static void print_smallest(FILE *out, const struct look *look,
         }
     }
     if (least != NULL) {
-        (void)fprintf(out, "  least %s memory that fits: stage %d, %s (%s)\n",
+        (void)fprintf(out,
+                      "  the row with least %s memory: stage %d, %s (%s)\n",
                       look->device, least->row->stage, least->row->offload,
                       zo_text_gib(text, sizeof(text), least->gpu_bytes));
     }
