@@ -67,12 +67,8 @@ zo_buffer_id bench_buffer(struct bench *bench, enum zo_tier tier, int device,
                                      .schedule = -1,
                                      .bytes = BENCH_BYTES,
                                      .has_slots = has_slots};
-    zo_buffer_id id = ZO_NO_BUFFER;
 
-    if (zo_program_buffer(&bench->program, &buffer, &id) != ZO_OK) {
-        tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
-    }
-    return id;
+    return help_buffer(&bench->program, &buffer);
 }
 
 void bench_init(struct bench *bench, int devices)

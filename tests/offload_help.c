@@ -12,8 +12,20 @@
 #include "src/base/memory.h"
 #include "src/base/random.h"
 #include "src/device/stream_host.h"
+#include "tests/tap.h"
 
 #define BUFFERS_MAX 48
+
+zo_buffer_id help_buffer(struct zo_program *program,
+                         const struct zo_buffer *buffer)
+{
+    zo_buffer_id id = ZO_NO_BUFFER;
+
+    if (zo_program_buffer(program, buffer, &id) != ZO_OK) {
+        tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
+    }
+    return id;
+}
 
 /* ---- numbers ------------------------------------------------------------- */
 

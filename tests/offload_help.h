@@ -14,6 +14,10 @@
 #include "offload/order.h"
 #include "offload/schedule.h"
 
+/* Adds a buffer to a program; a failure fails the case. */
+zo_buffer_id help_buffer(struct zo_program *program,
+                         const struct zo_buffer *buffer);
+
 /* ---- numbers that depend on a seed alone --------------------------------- */
 
 struct help_random {

@@ -97,12 +97,8 @@ static zo_buffer_id add_large(struct bench *bench, enum zo_tier tier)
                                      .unit = -1,
                                      .schedule = -1,
                                      .bytes = BYTES};
-    zo_buffer_id id = ZO_NO_BUFFER;
 
-    if (zo_program_buffer(&bench->program, &buffer, &id) != ZO_OK) {
-        tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
-    }
-    return id;
+    return help_buffer(&bench->program, &buffer);
 }
 
 /* An operation on all of the first two buffers, and one on the third. */

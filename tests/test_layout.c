@@ -23,12 +23,8 @@ static zo_buffer_id add_buffer(struct zo_program *program, const char *name,
                                      .schedule = schedule,
                                      .bytes = bytes,
                                      .has_slots = has_slots};
-    zo_buffer_id id = ZO_NO_BUFFER;
 
-    if (zo_program_buffer(program, &buffer, &id) != ZO_OK) {
-        tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
-    }
-    return id;
+    return help_buffer(program, &buffer);
 }
 
 /* An operation that touches the first bytes of two buffers. */

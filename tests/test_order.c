@@ -35,12 +35,8 @@ static zo_buffer_id add_buffer(struct bench *bench, const char *name,
                                      .schedule = -1,
                                      .bytes = BYTES,
                                      .has_slots = has_slots};
-    zo_buffer_id id = ZO_NO_BUFFER;
 
-    if (zo_program_buffer(&bench->program, &buffer, &id) != ZO_OK) {
-        tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
-    }
-    return id;
+    return help_buffer(&bench->program, &buffer);
 }
 
 static void bench_init(struct bench *bench, int devices)

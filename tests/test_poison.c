@@ -95,12 +95,8 @@ static zo_buffer_id add_buffer(struct bench *bench, enum zo_tier tier,
                                      .schedule = -1,
                                      .bytes = BYTES,
                                      .has_slots = has_slots};
-    zo_buffer_id id = ZO_NO_BUFFER;
 
-    if (zo_program_buffer(&bench->program, &buffer, &id) != ZO_OK) {
-        tap_fail(__FILE__, __LINE__, "%s", zo_err_last()->text);
-    }
-    return id;
+    return help_buffer(&bench->program, &buffer);
 }
 
 static enum zo_status add_faulty(struct bench *bench, enum zo_engine engine)

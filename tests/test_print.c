@@ -10,22 +10,29 @@
 #include "src/cli/setup.h"
 #include "tests/tap.h"
 
+/* Closes a file in memory, whose text is *got, and frees that. */
+static bool holds(FILE *file, char **got, const char *want)
+{
+    bool same;
+
+    (void)fclose(file);
+    same = strcmp(*got, want) == 0;
+    if (!same) {
+        (void)printf("# got  %s\n# want %s\n", *got, want);
+    }
+    free(*got);
+    return same;
+}
+
 static bool prints(const char *text, size_t text_bytes, int columns,
                    const char *want)
 {
     char *got = NULL;
     size_t got_bytes = 0;
     FILE *file = open_memstream(&got, &got_bytes);
-    bool same;
 
     zo_cli_print_text(file, text, text_bytes, columns);
-    (void)fclose(file);
-    same = strcmp(got, want) == 0;
-    if (!same) {
-        (void)printf("# got  %s\n# want %s\n", got, want);
-    }
-    free(got);
-    return same;
+    return holds(file, &got, want);
 }
 
 static void test_one_line(void)
@@ -57,16 +64,9 @@ static bool wraps(const char *first, int indent, const char *text,
     char *got = NULL;
     size_t got_bytes = 0;
     FILE *file = open_memstream(&got, &got_bytes);
-    bool same;
 
     zo_cli_print_wrapped(file, first, indent, text);
-    (void)fclose(file);
-    same = strcmp(got, want) == 0;
-    if (!same) {
-        (void)printf("# got  %s\n# want %s\n", got, want);
-    }
-    free(got);
-    return same;
+    return holds(file, &got, want);
 }
 
 #define TEN "ten..chars"

@@ -31,27 +31,8 @@ enum { IS_SLOW = 0 };
 #endif
 enum { UNITS = 4, HALF = STEPS / 2 };
 
-#define BF16 "\"bf16\": {\"enabled\": true}, "
 #define BF16_CHECKED \
     "\"bf16\": {\"enabled\": true, \"check_grad_overflow\": true}, "
-#define FP16                                                     \
-    "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 22," \
-    " \"loss_scale_window\": 2, \"hysteresis\": 1}, "
-#define FREE  "\"gradient_clipping\": 0"
-#define CLIPS "\"gradient_clipping\": 0.5"
-
-/* What is on the disk when is the matter of test_state_format. */
-int fsync(int fd)
-{
-    (void)fd;
-    return 0;
-}
-
-int fdatasync(int fd)
-{
-    (void)fd;
-    return 0;
-}
 
 /* ---- runs ------------------------------------------------------------------
  */

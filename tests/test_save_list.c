@@ -23,26 +23,6 @@ enum { UNITS = 4, STEPS = 7, EVAL_EVERY = 4 };
 #define SLOW_UPDATE_US 2000
 #define SLOW_COPY_US   700
 
-#define BF16 "\"bf16\": {\"enabled\": true}, "
-#define FP16                                                     \
-    "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 22," \
-    " \"loss_scale_window\": 2, \"hysteresis\": 1}, "
-#define FREE  "\"gradient_clipping\": 0"
-#define CLIPS "\"gradient_clipping\": 0.5"
-
-/* What is on the disk when is the matter of test_state_format. */
-int fsync(int fd)
-{
-    (void)fd;
-    return 0;
-}
-
-int fdatasync(int fd)
-{
-    (void)fd;
-    return 0;
-}
-
 /* In a row, behind an evaluation, and by itself. */
 static bool is_saved(int64_t step)
 {
