@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define PATH_BYTES  4096
-#define LINE_BYTES  1024
+#define LINE_BYTES  4096 /* /sys gives a page at most */
 #define NUMBERS_MAX 1024 /* of nodes, as far as masks reach */
 
 /* ---- the system's calls -------------------------------------------------- */

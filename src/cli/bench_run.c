@@ -241,7 +241,7 @@ static enum zo_status find_rates(struct zo_bench *bench,
 {
     const bool is_gpu = setup->devices.machine.device_ops != &zo_device_host;
 
-    if (runs && is_gpu && setup->options->profile == NULL) {
+    if (runs && is_gpu) {
         ZO_TRY(zo_cli_profile_now(setup, &bench->rates));
         bench->has_rates = true;
         return ZO_OK;
