@@ -205,12 +205,12 @@ static void close_bench(struct bench *bench)
 {
     const struct zo_device_ops *ops = bench->machine->device_ops;
 
-    ops->mem_free(bench->machine->devices[0], ZO_MEM_DEVICE, bench->memory,
-                  bench->memory_bytes);
+    ops->stream_close(bench->stream); /* waits: events are passed then */
     ops->event_close(bench->before);
     ops->event_close(bench->after);
     ops->event_close(bench->rested);
-    ops->stream_close(bench->stream);
+    ops->mem_free(bench->machine->devices[0], ZO_MEM_DEVICE, bench->memory,
+                  bench->memory_bytes);
 }
 
 static enum zo_status open_bench(struct bench *bench,
