@@ -252,6 +252,25 @@ stage_nvme() {
   return $status
 }
 
+# What the disk gives when four read or write 2 GiB each.
+dd_rate() {
+  local how=$1 folder=$2 begin i
+  begin=$(date +%s%N)
+  for i in 1 2 3 4; do
+    case $how in
+      write)
+        dd if="$BUILD/noise" of="$folder/dd-$i" bs=4M count=512 oflag=direct \
+          conv=fsync status=none &
+        ;;
+      read) dd if="$folder/dd-$i" of=/dev/null bs=4M iflag=direct status=none & ;;
+    esac
+  done
+  wait
+  awk -v how="$how" -v ns=$(($(date +%s%N) - begin)) 'BEGIN {
+    printf "the disk alone, four files of 2 GiB past the page cache: %s " \
+      "%.2f GB/s\n", how, 4 * 2147483648 / ns }'
+}
+
 # How long steps are, how long training waited, beside what the save says.
 # SAVE_LAYERS of the model, within SAVE_GPU_MEMORY: host memory must hold the
 # states twice, the disk two saves.
@@ -277,19 +296,37 @@ stage_save() {
   set -- "$@" --random-weights --output "$run"
   timed "$program" train "$@" --gpu-memory "${SAVE_GPU_MEMORY:-24G}" \
     --save-steps 45 --max-steps 85 --save-total-limit 1 --overwrite || status=1
-  # Behind 5 steps to warm up; what is beyond the median stalled.
-  awk -F '"step_seconds":' '/"kind":"step"/ { split($2, a, ",")
-      if (++n > 5) print a[1] }' "$run/metrics.jsonl" | sort -n |
-    awk '{ t[NR] = $1; sum += $1 }
-      END { m = t[int((NR + 1) / 2)]
-        printf "steps: median %.3f s; beyond it %.3f s in all, %.2f steps; " \
-          "longest %.3f s\n", m, sum - m * NR, (sum - m * NR) / m, t[NR] }'
+  # Steps 6 to 45 tell what one takes; what those behind take beyond it, until
+  # the save has ended, is lost to it.
+  awk 'function field(name) {
+      match($0, "\"" name "\":[-+.0-9e]+")
+      return substr($0, RSTART + length(name) + 3, RLENGTH) + 0
+    }
+    /"kind":"step"/ && field("step") > 5 && field("step") <= 45 {
+      for (i = ++n; i > 1 && t[i - 1] > field("step_seconds"); i--)
+        t[i] = t[i - 1]
+      t[i] = field("step_seconds")
+    }
+    /"kind":"step"/ && field("step") > 45 {
+      beside++; sum += field("step_seconds")
+      if (field("step_seconds") > most) most = field("step_seconds")
+    }
+    /"kind":"save"/ {
+      m = (t[int(n / 2)] + t[int(n / 2) + 1]) / 2
+      printf "a step before the save: median %.3f s; %d steps beside it: " \
+        "%.3f s beyond that in all, %.2f steps; longest %.3f s\n", m,
+        beside, sum - m * beside, (sum - m * beside) / m, most
+      exit
+    }' "$run/metrics.jsonl"
   grep '"kind":"save"' "$run/metrics.jsonl"
+  head -c 2G /dev/urandom >"$BUILD/noise"
+  dd_rate write "$run"
   sync
   echo 3 >/proc/sys/vm/drop_caches 2>/dev/null
   timed "$program" train "$@" --set zero_optimization.stage=0 \
     --max-steps 88 --save-only-model --resume || status=1
-  rm -rf "$run"
+  dd_rate read "$run"
+  rm -rf "$run" "$BUILD/noise"
   return $status
 }
 
