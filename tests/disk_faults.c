@@ -9,11 +9,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "src/checkpoint/disk_file.h"
+
 int disk_fault_at;
 int disk_fault_calls;
 int disk_lost_at;
 int disk_lost_calls;
 bool disk_cannot_exchange;
+int disk_direct_calls;
+bool disk_refuses_direct;
 char disk_events[64];
 
 static bool fails_now(int error)
@@ -39,19 +43,28 @@ static void log_event(char event)
     (void)pthread_mutex_unlock(&lock);
 }
 
+/* Whether a write past the page cache is refused, by us or by its size. */
+static bool is_refused(int fd, size_t size_bytes)
+{
+    const int flags = fcntl(fd, F_GETFL);
+
+    if (flags < 0 || (flags & O_DIRECT) == 0) {
+        return false;
+    }
+    (void)__atomic_add_fetch(&disk_direct_calls, 1, __ATOMIC_RELAXED);
+    return disk_refuses_direct || size_bytes % ZO_DISK_BLOCK != 0;
+}
+
 ssize_t write(int fd, const void *data, size_t size_bytes)
 {
+    if (is_refused(fd, size_bytes)) {
+        errno = EINVAL;
+        return -1;
+    }
     if (disk_lost_at > 0 && ++disk_lost_calls == disk_lost_at) {
         return (ssize_t)size_bytes;
     }
     return fails_now(ENOSPC) ? -1 : syscall(SYS_write, fd, data, size_bytes);
-}
-
-ssize_t pwrite(int fd, const void *data, size_t size_bytes, off_t offset)
-{
-    return fails_now(ENOSPC)
-               ? -1
-               : syscall(SYS_pwrite64, fd, data, size_bytes, offset);
 }
 
 int fsync(int fd)

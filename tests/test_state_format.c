@@ -2,6 +2,7 @@
  * Training states on disk: what was saved is read back to the bit, whatever
  * is damaged is found, and a state is whole or not there.
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -240,6 +241,16 @@ static void test_infinite_best_loss(void)
     zo_state_close(state);
 }
 
+static void flip(const char *path, size_t at, unsigned char mask)
+{
+    size_t size_bytes = 0;
+    char *bytes = fx_read(path, &size_bytes);
+
+    bytes[at] = (char)(bytes[at] ^ mask);
+    fx_write(path, bytes, size_bytes);
+    free(bytes);
+}
+
 enum { LONG = 300000 };
 
 /* Random but for a stretch of zeros, which begins at a random place. */
@@ -307,6 +318,81 @@ static void test_long_pieces(void)
     }
 }
 
+/* Those who feed the disk store pieces as they are. */
+static void test_spares_the_processor(void)
+{
+    static const struct zo_tensor_info one = {
+        .name = "long", .rank = 1, .shape = {LONG}};
+    int64_t zeros = 0;
+    struct zo_state_write_options options = {
+        .folder = new_folder("spared"),
+        .program = "x",
+        .run = &run_500,
+        .tensors = &one,
+        .tensor_count = 1,
+        .moment_type = ZO_F32,
+        .data = give_long,
+        .context = &zeros,
+        .piece_elems = 1000,
+        .spares_cpu = true,
+    };
+    struct zo_state_written written = {0};
+    struct zo_pool *one_worker = NULL;
+
+    TAP_CHECK_INT(zo_pool_open(1, &one_worker), ZO_OK);
+    /* Two feed, then one packs beside them. */
+    for (int workers = 1; workers < 3; workers++) {
+        options.pool = workers == 1 ? one_worker : pool;
+        TAP_CHECK_INT(zo_state_write(&options, &written), ZO_OK);
+        TAP_CHECK(reads_long(fx_path("spared/latest"), zeros));
+        TAP_CHECK(workers > 1 || written.bytes > 12 * LONG);
+    }
+    options.pool = one_worker;
+    TAP_CHECK_INT(zo_state_write(&options, NULL), ZO_OK);
+    flip(fx_path("spared/latest/shard-00001.state"), LONG, 1);
+    TAP_CHECK(!reads_long(fx_path("spared/latest"), zeros));
+    options.spares_cpu = false;
+    TAP_CHECK_INT(zo_state_write(&options, &written), ZO_OK);
+    TAP_CHECK(written.bytes < 11 * LONG);
+    zo_pool_close(one_worker);
+}
+
+/* Whether the folder's file system has writes past the page cache. */
+static bool has_direct(const char *folder)
+{
+    char path[600];
+    int file;
+
+    (void)snprintf(path, sizeof(path), "%s/probe", folder);
+    file = open(path, O_WRONLY | O_CREAT | O_DIRECT, 0600);
+    if (file >= 0) {
+        (void)close(file);
+    }
+    (void)unlink(path);
+    return file >= 0;
+}
+
+/* Shards go past the page cache, or through it where that is refused. */
+static void test_goes_past_the_page_cache(void)
+{
+    const char *folder = new_folder("direct");
+    enum zo_status status;
+
+    if (!has_direct(folder)) {
+        tap_skip("the file system here has no writes past the page cache");
+        return;
+    }
+    for (int refuses = 0; refuses < 2; refuses++) {
+        disk_refuses_direct = refuses == 1;
+        disk_direct_calls = 0;
+        status = save(folder, 1);
+        disk_refuses_direct = false;
+        TAP_CHECK_INT(status, ZO_OK);
+        TAP_CHECK_INT(read_all(fx_path("direct/latest"), ZO_F32), ZO_OK);
+        TAP_CHECK(disk_direct_calls > 0);
+    }
+}
+
 /* As eval, export and generate see it. */
 static void test_is_a_model_directory(void)
 {
@@ -334,16 +420,6 @@ static void test_is_a_model_directory(void)
 
 /* ---- damage ----------------------------------------------------------------
  */
-
-static void flip(const char *path, size_t at, unsigned char mask)
-{
-    size_t size_bytes = 0;
-    char *bytes = fx_read(path, &size_bytes);
-
-    bytes[at] = (char)(bytes[at] ^ mask);
-    fx_write(path, bytes, size_bytes);
-    free(bytes);
-}
 
 static void check_each_flip(const char *file)
 {
@@ -484,7 +560,7 @@ static void test_reads_the_first_version(void)
     forge(file, files, "");
     free(text);
     TAP_CHECK_INT(read_all(path, ZO_F32), ZO_E_CORRUPT);
-    forge(file, "\"version\":2", "\"version\":1");
+    forge(file, "\"version\":3", "\"version\":1");
     TAP_CHECK_INT(read_all(path, ZO_F32), ZO_OK);
     flip(fx_path("first/state-00000001/config.json"), 0, 1);
     TAP_CHECK_INT(read_all(path, ZO_F32), ZO_OK);
@@ -493,8 +569,8 @@ static void test_reads_the_first_version(void)
 static const struct {
     const char *from, *to;
 } forgeries[] = {
-    {"\"version\":2", "\"version\":3"},
-    {"\"version\":2", "\"version\":1"},
+    {"\"version\":3", "\"version\":4"},
+    {"\"version\":3", "\"version\":1"},
     {"\"config.json\":\"", "\"../config.json\":\""},
     {"\"config.json\":\"", "\"\":\""},
     {"\"config.json\":\"", "\"\\u001b[2J\":\""},
@@ -540,6 +616,11 @@ static const struct {
     {",35,35,", ",35,"},
     {",35,35,", ",35,35,35,35,"},
     {",35,35,", ",[[[[[[[[[[[35,"},
+    {",35,35,35,35]", ",140]"},
+    {",35,35,35,35]", ",139]"},
+    {",35,35,35,35]", ",141]"},
+    {",35,35,35,35]", ",70,70]"},
+    {",35,35,35,35]", "]"},
     {"\n{\"name\":\"c\"", "\n{\"path\":\"/etc/passwd\",\"name\":\"c\""},
 };
 
@@ -760,6 +841,9 @@ int main(void)
         {"any stretch is read", test_reads_any_stretch},
         {"no evaluation yet is no loss", test_infinite_best_loss},
         {"long pieces are packed where that is worth it", test_long_pieces},
+        {"what feeds the disk is stored as it is", test_spares_the_processor},
+        {"shards go past the page cache where they can",
+         test_goes_past_the_page_cache},
         {"a state is a model directory too", test_is_a_model_directory},
         {"each flipped bit is found and its file named",
          test_finds_each_flipped_bit},

@@ -57,16 +57,19 @@ enum zo_status zo_disk_read_all(const char *path, size_t limit_bytes,
 enum zo_status zo_disk_create(const char *path,
                               struct zo_disk_file *file_out) ZO_MUST_CHECK;
 
+/*
+ * The same, for data that nobody reads soon: where the file system can, it
+ * takes them without a copy in the page cache, if they begin at a multiple of
+ * ZO_DISK_BLOCK in memory and are as long as one.  What is not so, or is
+ * refused, and all that follows, goes through the page cache.
+ */
+enum zo_status
+zo_disk_create_direct(const char *path,
+                      struct zo_disk_file *file_out) ZO_MUST_CHECK;
+#define ZO_DISK_BLOCK 4096
+
 enum zo_status zo_disk_append(struct zo_disk_file *file, const void *data,
                               size_t size_bytes) ZO_MUST_CHECK;
-
-/*
- * Writes at an offset, and has the disk begin with it; several threads may, to
- * one file.  What was written is not counted in file->size_bytes.
- */
-enum zo_status zo_disk_write_at(const struct zo_disk_file *file,
-                                uint64_t offset_bytes, const void *data,
-                                size_t size_bytes) ZO_MUST_CHECK;
 
 /* Waits until the data is on the disk, and closes. */
 enum zo_status zo_disk_finish(struct zo_disk_file *file) ZO_MUST_CHECK;

@@ -5,6 +5,7 @@
 
 #include "src/base/hash.h"
 #include "src/base/memory.h"
+#include "src/checkpoint/disk_file.h"
 
 #define LEVEL 1
 #define BLOCK 256 /* elements */
@@ -44,7 +45,8 @@ enum zo_status zo_state_codec_open(size_t raw_bytes,
     ZO_TRY_GOTO(close_codec,
                 zo_alloc(raw_bytes, 1, "a piece of a state", &codec->planes));
     ZO_TRY_GOTO(close_codec,
-                zo_alloc(raw_bytes, 1, "a piece of a state", &codec->stored));
+                zo_pages_alloc(raw_bytes + ZO_DISK_BLOCK, "a piece of a state",
+                               &codec->stored));
     *codec_out = codec;
     return ZO_OK;
 
@@ -62,7 +64,9 @@ void zo_state_codec_close(struct zo_state_codec *codec)
     (void)ZSTD_freeDCtx(codec->unpacker);
     zo_free(codec->raw);
     zo_free(codec->planes);
-    zo_free(codec->stored);
+    if (codec->stored != NULL) {
+        zo_pages_free(codec->stored, codec->raw_bytes + ZO_DISK_BLOCK);
+    }
     zo_free(codec);
 }
 
@@ -71,20 +75,9 @@ void *zo_state_codec_raw(struct zo_state_codec *codec)
     return codec->raw;
 }
 
-void *zo_state_codec_stored(struct zo_state_codec *codec)
+char *zo_state_codec_stored(struct zo_state_codec *codec)
 {
     return codec->stored;
-}
-
-size_t zo_state_piece_bytes(const struct zo_state_piece *piece,
-                            size_t elem_bytes)
-{
-    size_t bytes = 0;
-
-    for (size_t p = 0; p < elem_bytes; p++) {
-        bytes += piece->stored_bytes[p];
-    }
-    return bytes;
 }
 
 /*
@@ -197,23 +190,32 @@ static size_t pack_plane(struct zo_state_codec *codec, const char *plane,
     return size == 0 ? bytes : size;
 }
 
-enum zo_status zo_state_codec_pack(struct zo_state_codec *codec,
-                                   size_t elem_count, size_t elem_bytes,
-                                   struct zo_state_piece *piece)
+void zo_state_codec_pack(struct zo_state_codec *codec, const void *raw,
+                         size_t elem_count, size_t elem_bytes, char *stored,
+                         struct zo_state_piece *piece)
 {
-    size_t at = 0;
-
     ZO_ASSERT(elem_count * elem_bytes <= codec->raw_bytes && elem_count > 0);
-    piece->hash = zo_hash64(codec->raw, elem_count * elem_bytes);
-    part_planes(codec->raw, elem_count, elem_bytes, codec->planes);
+    piece->hash = zo_hash64(raw, elem_count * elem_bytes);
+    part_planes(raw, elem_count, elem_bytes, codec->planes);
     for (size_t p = 0; p < elem_bytes; p++) {
         const size_t size = pack_plane(codec, codec->planes + p * elem_count,
-                                       elem_count, codec->stored + at);
+                                       elem_count, stored);
 
         piece->stored_bytes[p] = (uint32_t)size;
-        at += size;
+        stored += size;
     }
-    return ZO_OK;
+}
+
+void zo_state_codec_keep(const void *raw, size_t elem_count, size_t elem_bytes,
+                         char *stored, struct zo_state_piece *piece)
+{
+    const size_t bytes = elem_count * elem_bytes;
+
+    piece->hash = zo_hash64(raw, bytes);
+    piece->stored_bytes[0] = (uint32_t)bytes;
+    if (raw != stored) {
+        memcpy(stored, raw, bytes);
+    }
 }
 
 /* Into a room of known size, whatever the frame says of itself. */
@@ -228,24 +230,39 @@ static bool unpack_plane(struct zo_state_codec *codec, const char *stored,
                                stored_bytes) == elem_count;
 }
 
+static bool unpack_planes(struct zo_state_codec *codec,
+                          const struct zo_state_piece *piece, size_t elem_count,
+                          size_t elem_bytes, void *target)
+{
+    const char *stored = codec->stored;
+
+    for (size_t p = 0; p < elem_bytes; p++) {
+        ZO_ASSERT(piece->stored_bytes[p] <= elem_count);
+        if (!unpack_plane(codec, stored, piece->stored_bytes[p],
+                          codec->planes + p * elem_count, elem_count)) {
+            return false;
+        }
+        stored += piece->stored_bytes[p];
+    }
+    join_planes(codec->planes, elem_count, elem_bytes, target);
+    return true;
+}
+
 enum zo_status zo_state_codec_unpack(struct zo_state_codec *codec,
                                      const struct zo_state_piece *piece,
                                      size_t elem_count, size_t elem_bytes,
                                      void *target)
 {
-    size_t at = 0;
+    const size_t bytes = elem_count * elem_bytes;
 
-    ZO_ASSERT(elem_count * elem_bytes <= codec->raw_bytes);
-    for (size_t p = 0; p < elem_bytes; p++) {
-        ZO_ASSERT(piece->stored_bytes[p] <= elem_count);
-        if (!unpack_plane(codec, codec->stored + at, piece->stored_bytes[p],
-                          codec->planes + p * elem_count, elem_count)) {
-            return ZO_FAIL(ZO_E_CORRUPT, "a zstd frame is damaged");
-        }
-        at += piece->stored_bytes[p];
+    ZO_ASSERT(bytes <= codec->raw_bytes);
+    if (piece->stored_bytes[1] == 0) {
+        ZO_ASSERT(piece->stored_bytes[0] == bytes);
+        memcpy(target, codec->stored, bytes);
+    } else if (!unpack_planes(codec, piece, elem_count, elem_bytes, target)) {
+        return ZO_FAIL(ZO_E_CORRUPT, "a zstd frame is damaged");
     }
-    join_planes(codec->planes, elem_count, elem_bytes, target);
-    if (zo_hash64(target, elem_count * elem_bytes) != piece->hash) {
+    if (zo_hash64(target, bytes) != piece->hash) {
         return ZO_FAIL(ZO_E_CORRUPT, "a checksum differs");
     }
     return ZO_OK;

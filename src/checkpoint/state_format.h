@@ -13,9 +13,10 @@
  * may continue on any machine.  A piece is up to piece_elems elements of one
  * of them.  Its bytes are parted by place (all lowest bytes, then the next,
  * ...), since the upper ones repeat and the lower ones do not; each part is a
- * zstd frame, or as it is where that is not shorter.  The manifest has a
- * piece's shard, offset, sizes of the parts, and XXH3 of its bytes as they
- * were; that of each of the model's files; and of itself, at its end.
+ * zstd frame, or as it is where that is not shorter.  Where packing is not
+ * worth the time, a piece is stored as it was.  The manifest has a piece's
+ * shard, offset, sizes of the parts, or of all of it, and XXH3 of its bytes as
+ * they were; that of each of the model's files; and of itself, at its end.
  *
  * A state is written as ".state-00000500.partial" and renamed when all of it
  * is on the disk: a folder that has its name is whole.
@@ -31,7 +32,7 @@
 
 ZO_C_BEGIN
 
-#define ZO_STATE_VERSION         2 /* 1 has no checksums of files */
+#define ZO_STATE_VERSION         3 /* 1: no files; 2: no pieces as they were */
 #define ZO_STATE_MANIFEST        "manifest.json"
 #define ZO_STATE_PIECE_ELEMS     ((int64_t)1 << 20)
 #define ZO_STATE_PIECE_ELEMS_MAX ((int64_t)1 << 22) /* that a reader takes */
@@ -77,10 +78,15 @@ struct zo_state_file {
 /* Where a piece lies. */
 struct zo_state_piece {
     uint32_t shard; /* index */
+    /* Of its parts, one for each byte of an element; or the first is of all of
+     * it, as it was, and the others are 0. */
     uint32_t stored_bytes[ZO_STATE_PLANES_MAX];
     uint64_t offset_bytes;
     uint64_t hash;
 };
+
+/* Of all parts. */
+size_t zo_state_piece_bytes(const struct zo_state_piece *piece);
 
 /* "shard-00001.state" of shard 0. */
 #define ZO_STATE_NAME_BYTES 40

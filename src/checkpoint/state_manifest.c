@@ -158,7 +158,7 @@ static enum zo_status add_kind(struct zo_json_text *json,
         ZO_TRY(zo_json_text_add(json, "%s[%u,%" PRIu64 ",\"%016" PRIx64 "\"",
                                 i == 0 ? "" : ",", piece->shard,
                                 piece->offset_bytes, piece->hash));
-        for (size_t p = 0; p < planes; p++) {
+        for (size_t p = 0; p < planes && piece->stored_bytes[p] > 0; p++) {
             ZO_TRY(zo_json_text_add(json, ",%u", piece->stored_bytes[p]));
         }
         ZO_TRY(zo_json_text_add(json, "]"));
@@ -353,13 +353,44 @@ static enum zo_status read_shards(struct zo_json_scan *scan,
     }
 }
 
+/* Of a piece's parts, one for each byte of an element; or of all as it was. */
+static enum zo_status read_sizes(struct zo_json_scan *scan, size_t elems,
+                                 size_t planes, struct zo_state_piece *piece)
+{
+    size_t count = 0;
+
+    for (;;) {
+        uint64_t size = 0;
+        bool more = false;
+
+        ZO_TRY(zo_json_scan_more(scan, ']', &more));
+        if (!more) {
+            break;
+        }
+        ZO_TRY(zo_json_scan_uint(scan, &size));
+        if (count == planes || size == 0 || size > elems * planes) {
+            return zo_json_scan_fail(scan, "a size of a part before");
+        }
+        piece->stored_bytes[count++] = (uint32_t)size;
+    }
+    if (count == 1 && piece->stored_bytes[0] == elems * planes) {
+        return ZO_OK;
+    }
+    for (size_t p = 0; p < planes; p++) {
+        if (piece->stored_bytes[p] == 0 || piece->stored_bytes[p] > elems) {
+            return zo_json_scan_fail(scan, "sizes of all parts before");
+        }
+    }
+    return ZO_OK;
+}
+
 /* One piece, within its shard. */
 static enum zo_status read_piece(struct zo_json_scan *scan,
                                  const struct zo_state_manifest *manifest,
                                  size_t elems, size_t planes,
                                  struct zo_state_piece *piece)
 {
-    uint64_t shard = 0, size = 0, end;
+    uint64_t shard = 0, end;
     char *hash = NULL;
     bool more = false;
 
@@ -373,19 +404,11 @@ static enum zo_status read_piece(struct zo_json_scan *scan,
     ZO_TRY(zo_json_scan_more(scan, ']', &more));
     ZO_TRY(zo_json_scan_string(scan, &hash));
     ZO_TRY(read_hex(scan, hash, &piece->hash));
-    end = piece->offset_bytes;
-    for (size_t p = 0; p < planes; p++) {
-        ZO_TRY(expect_uint(scan, elems, &size));
-        piece->stored_bytes[p] = (uint32_t)size;
-        end += size; /* below 2^53 + 2^24 */
-        if (size == 0) {
-            return zo_json_scan_fail(scan, "a size above 0 before");
-        }
-    }
-    if (end > manifest->shard_bytes[shard]) {
-        return zo_json_scan_fail(scan, "a piece within its shard before");
-    }
-    return expect_end(scan, ']');
+    ZO_TRY(read_sizes(scan, elems, planes, piece));
+    end = piece->offset_bytes + zo_state_piece_bytes(piece); /* < 2^53 + 2^24 */
+    return end <= manifest->shard_bytes[shard]
+               ? ZO_OK
+               : zo_json_scan_fail(scan, "a piece within its shard before");
 }
 
 static enum zo_status read_kind(struct zo_json_scan *scan,
@@ -548,10 +571,8 @@ static enum zo_status check_coverage(const char *path,
     ZO_TRY(zo_alloc(manifest->shard_count, sizeof(left[0]), "what shards hold",
                     &left));
     for (size_t i = 0; i < manifest->piece_count; i++) {
-        for (size_t p = 0; p < ZO_STATE_PLANES_MAX; p++) {
-            left[manifest->pieces[i].shard] +=
-                manifest->pieces[i].stored_bytes[p];
-        }
+        left[manifest->pieces[i].shard] +=
+            zo_state_piece_bytes(&manifest->pieces[i]);
     }
     for (size_t i = 0; i < manifest->shard_count; i++) {
         if (left[i] != manifest->shard_bytes[i]) {

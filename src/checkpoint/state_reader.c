@@ -106,7 +106,7 @@ static enum zo_status read_piece(const struct zo_state *state, int kind,
 
     ZO_TRY(zo_disk_read(&state->shards[piece->shard], piece->offset_bytes,
                         zo_state_codec_stored(codec),
-                        zo_state_piece_bytes(piece, elem_bytes)));
+                        zo_state_piece_bytes(piece)));
     status = zo_state_codec_unpack(codec, piece, elems, elem_bytes, target);
     if (status == ZO_E_CORRUPT) {
         const struct zo_err why = *zo_err_last();

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,11 +22,15 @@
 /* Beside the numbers: manifest, tokenizer, the model's own files. */
 #define FILES_BYTES ((uint64_t)64 << 20)
 
-struct shard {
-    struct zo_disk_file file;
-    int writing;  /* threads that are */
-    bool is_full; /* no more is added */
-};
+#define PIECES_A_WRITER 16 /* at least, where there are several */
+
+/* Writes at a time: more made the disk slower (1.5 GB/s by 16, 2.3 by 4). */
+#define DISK_TURNS 4
+
+/* Beside other work: writers that feed the disk; niceness of those that pack.
+ */
+#define FEEDERS 2
+#define NICE    19
 
 /* One piece to be made. */
 struct task {
@@ -42,14 +47,26 @@ struct job {
     struct zo_state_manifest manifest;
     struct task *tasks; /* owned */
     size_t task_count;
+    struct writer *writers; /* owned */
+    size_t writer_count;
     bool is_in_place;
 
-    pthread_mutex_t lock; /* guards what follows */
-    struct shard *shards; /* owned */
-    size_t shard_count, shard_capacity;
-    struct zo_state_codec **codecs; /* owned; those that are idle */
-    size_t codec_count;
+    pthread_mutex_t lock; /* guards the manifest's shards and what follows */
+    pthread_cond_t has_written;
+    int on_disk; /* writers that wait for the disk */
+    size_t next; /* the first task that nobody has taken */
+    size_t shard_capacity;
     struct zo_err failure; /* the first; status ZO_OK: none */
+};
+
+/* Makes pieces, and writes them to shards of its own, one after the other. */
+struct writer {
+    struct job *job;
+    struct zo_state_codec *codec; /* owned */
+    struct zo_disk_file file;     /* the shard at hand */
+    size_t shard;                 /* its index */
+    size_t waiting_bytes;         /* of stored(), not written: no whole block */
+    bool feeds; /* stores pieces as they are; see the header */
 };
 
 /* ---- before ---------------------------------------------------------------
@@ -114,10 +131,12 @@ static enum zo_status list_tasks(struct job *job)
     return ZO_OK;
 }
 
-/* One codec a thread, so that none is made while pieces are. */
-static enum zo_status open_codecs(struct job *job)
+/* As many as there are threads; of small states fewer, for fewer shards. */
+static enum zo_status open_writers(struct job *job)
 {
-    const size_t width = (size_t)zo_pool_width(job->options->pool);
+    const int64_t pieces = (int64_t)job->manifest.piece_count;
+    const size_t count = (size_t)zo_min_i64(zo_pool_width(job->options->pool),
+                                            1 + pieces / PIECES_A_WRITER);
     int64_t longest = 1;
 
     for (size_t i = 0; i < job->options->tensor_count; i++) {
@@ -125,13 +144,18 @@ static enum zo_status open_codecs(struct job *job)
             longest, (int64_t)job->manifest.tensors[i].infos[0].elem_count);
     }
     longest = zo_min_i64(longest, job->piece_elems);
-    ZO_TRY(zo_alloc(width, sizeof(job->codecs[0]), "codecs of a state",
-                    &job->codecs));
-    while (job->codec_count < width &&
-           job->codec_count < job->manifest.piece_count) {
+    ZO_TRY(zo_alloc(count, sizeof(job->writers[0]), "writers of a state",
+                    &job->writers));
+    for (; job->writer_count < count; job->writer_count++) {
+        struct writer *writer = &job->writers[job->writer_count];
+
+        *writer = (struct writer){
+            .job = job,
+            .file = {.fd = -1},
+            .feeds = job->options->spares_cpu && job->writer_count < FEEDERS,
+        };
         ZO_TRY(zo_state_codec_open((size_t)longest * ZO_STATE_PLANES_MAX,
-                                   &job->codecs[job->codec_count]));
-        job->codec_count++;
+                                   &writer->codec));
     }
     return ZO_OK;
 }
@@ -155,115 +179,120 @@ static enum zo_status make_folder(struct job *job)
 /* ---- pieces ----------------------------------------------------------------
  */
 
-static enum zo_status open_shard(struct job *job)
+static enum zo_status add_shard(struct job *job, size_t *index_out)
+{
+    struct zo_state_manifest *manifest = &job->manifest;
+    enum zo_status status;
+
+    (void)pthread_mutex_lock(&job->lock);
+    status = zo_grow(&manifest->shard_bytes, manifest->shard_count,
+                     &job->shard_capacity, sizeof(manifest->shard_bytes[0]),
+                     "a list of shards");
+    if (status == ZO_OK) {
+        *index_out = manifest->shard_count++;
+    }
+    (void)pthread_mutex_unlock(&job->lock);
+    return status;
+}
+
+static enum zo_status open_shard(struct writer *writer)
 {
     char name[ZO_STATE_NAME_BYTES];
     enum zo_status status;
     char *path = NULL;
 
-    ZO_TRY(zo_grow(&job->shards, job->shard_count, &job->shard_capacity,
-                   sizeof(job->shards[0]), "a list of shards"));
-    zo_state_shard_name(name, sizeof(name), job->shard_count);
-    ZO_TRY(zo_disk_join(job->partial, name, &path));
-    job->shards[job->shard_count] = (struct shard){.file = {.fd = -1}};
-    status = zo_disk_create(path, &job->shards[job->shard_count].file);
+    ZO_TRY(add_shard(writer->job, &writer->shard));
+    zo_state_shard_name(name, sizeof(name), writer->shard);
+    ZO_TRY(zo_disk_join(writer->job->partial, name, &path));
+    status = zo_disk_create_direct(path, &writer->file);
     zo_free(path);
-    if (status == ZO_OK) {
-        job->shard_count++;
-    }
     return status;
 }
 
-/*
- * Takes a full shard that nobody writes any more out of the table, so that it
- * is synced while others are written.
- */
-static bool take_if_done(struct shard *shard, struct zo_disk_file *file_out)
+/* Beside other work there are few, who may wait long for a core, and so in
+ * turns that the disk has long done with. */
+static void begin_write(struct job *job)
 {
-    if (!shard->is_full || shard->writing > 0 || shard->file.fd < 0) {
-        return false;
+    (void)pthread_mutex_lock(&job->lock);
+    while (!job->options->spares_cpu && job->on_disk >= DISK_TURNS) {
+        (void)pthread_cond_wait(&job->has_written, &job->lock);
     }
-    *file_out = shard->file;
-    shard->file =
-        (struct zo_disk_file){.fd = -1, .size_bytes = file_out->size_bytes};
-    return true;
+    job->on_disk++;
+    (void)pthread_mutex_unlock(&job->lock);
+}
+
+static void end_write(struct job *job)
+{
+    (void)pthread_mutex_lock(&job->lock);
+    job->on_disk--;
+    (void)pthread_cond_broadcast(&job->has_written);
+    (void)pthread_mutex_unlock(&job->lock);
+}
+
+/* The first bytes of stored(); those that wait begin there. */
+static enum zo_status write_out(struct writer *writer, size_t size_bytes)
+{
+    struct job *job = writer->job;
+    enum zo_status status;
+
+    ZO_ASSERT(size_bytes <= writer->waiting_bytes);
+    begin_write(job);
+    status = zo_disk_append(&writer->file, zo_state_codec_stored(writer->codec),
+                            size_bytes);
+    end_write(job);
+    writer->waiting_bytes -= size_bytes;
+    memmove(zo_state_codec_stored(writer->codec),
+            zo_state_codec_stored(writer->codec) + size_bytes,
+            writer->waiting_bytes);
+    return status;
 }
 
 /* Its pages are of no use to the run, which may need the memory. */
-static enum zo_status finish_file(struct zo_disk_file *file)
+static enum zo_status close_shard(struct writer *writer)
 {
-    enum zo_status status;
+    struct job *job = writer->job;
+    uint64_t bytes;
 
-    if (fdatasync(file->fd) == 0) {
-        (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
+    if (writer->file.fd < 0) {
+        return ZO_OK;
     }
-    status = zo_disk_finish(file);
-    zo_disk_close(file);
-    return status;
-}
-
-/* Gives a piece its place; locked.  *full_out: a shard to be finished. */
-static enum zo_status reserve(struct job *job, size_t size_bytes,
-                              struct zo_state_piece *piece,
-                              struct zo_disk_file *full_out)
-{
-    struct shard *shard =
-        job->shard_count > 0 ? &job->shards[job->shard_count - 1] : NULL;
-
-    if (shard != NULL &&
-        (shard->is_full ||
-         (shard->file.size_bytes > 0 &&
-          shard->file.size_bytes + size_bytes > job->shard_bytes))) {
-        shard->is_full = true;
-        (void)take_if_done(shard, full_out);
-        shard = NULL;
+    ZO_TRY(write_out(writer, writer->waiting_bytes));
+    bytes = writer->file.size_bytes;
+    if (fdatasync(writer->file.fd) == 0) {
+        (void)posix_fadvise(writer->file.fd, 0, 0, POSIX_FADV_DONTNEED);
     }
-    if (shard == NULL) {
-        ZO_TRY(open_shard(job));
-        shard = &job->shards[job->shard_count - 1];
-    }
-    piece->shard = (uint32_t)(job->shard_count - 1);
-    piece->offset_bytes = shard->file.size_bytes;
-    shard->file.size_bytes += size_bytes;
-    shard->writing++;
+    ZO_TRY(zo_disk_finish(&writer->file));
+    (void)pthread_mutex_lock(&job->lock);
+    job->manifest.shard_bytes[writer->shard] = bytes;
+    (void)pthread_mutex_unlock(&job->lock);
     return ZO_OK;
 }
 
-static enum zo_status store(struct job *job, struct zo_state_codec *codec,
-                            struct zo_state_piece *piece, size_t size_bytes)
+/* A piece of so many bytes, packed behind those that wait, gets its place. */
+static enum zo_status store(struct writer *writer, size_t size_bytes,
+                            struct zo_state_piece *piece)
 {
-    struct zo_disk_file full = {.fd = -1}, done = {.fd = -1}, file;
-    enum zo_status status;
+    char *stored = zo_state_codec_stored(writer->codec);
+    const size_t waiting = writer->waiting_bytes;
 
-    (void)pthread_mutex_lock(&job->lock);
-    status = reserve(job, size_bytes, piece, &full);
-    if (status == ZO_OK) {
-        file = job->shards[piece->shard].file; /* open while we write */
+    if (writer->file.fd >= 0 && writer->file.size_bytes + waiting + size_bytes >
+                                    writer->job->shard_bytes) {
+        ZO_TRY(close_shard(writer));
+        memmove(stored, stored + waiting, size_bytes);
     }
-    (void)pthread_mutex_unlock(&job->lock);
-    if (full.fd >= 0) {
-        const enum zo_status finished = finish_file(&full);
-
-        status = status == ZO_OK ? finished : status;
+    if (writer->file.fd < 0) {
+        ZO_TRY(open_shard(writer));
     }
-    ZO_TRY(status);
-    status = zo_disk_write_at(&file, piece->offset_bytes,
-                              zo_state_codec_stored(codec), size_bytes);
-    (void)pthread_mutex_lock(&job->lock);
-    job->shards[piece->shard].writing--;
-    (void)take_if_done(&job->shards[piece->shard], &done);
-    (void)pthread_mutex_unlock(&job->lock);
-    if (done.fd >= 0) {
-        const enum zo_status finished = finish_file(&done);
-
-        status = status == ZO_OK ? finished : status;
-    }
-    return status;
+    piece->shard = (uint32_t)writer->shard;
+    piece->offset_bytes = writer->file.size_bytes + writer->waiting_bytes;
+    writer->waiting_bytes += size_bytes;
+    return write_out(writer, writer->waiting_bytes -
+                                 writer->waiting_bytes % ZO_DISK_BLOCK);
 }
 
-static enum zo_status make_piece(struct job *job, const struct task *task,
-                                 struct zo_state_codec *codec)
+static enum zo_status make_piece(struct writer *writer, const struct task *task)
 {
+    struct job *job = writer->job;
     const struct zo_state_write_options *options = job->options;
     const struct zo_state_tensor *tensor = &job->manifest.tensors[task->tensor];
     const struct zo_tensor_info *info = &tensor->infos[task->kind];
@@ -271,55 +300,71 @@ static enum zo_status make_piece(struct job *job, const struct task *task,
     const size_t elems =
         zo_state_piece_elems(info, job->piece_elems, task->piece);
     struct zo_state_piece piece = {0};
+    char *stored = zo_state_codec_stored(writer->codec) + writer->waiting_bytes;
+    void *raw = writer->feeds && (uintptr_t)stored % elem_bytes == 0
+                    ? stored
+                    : zo_state_codec_raw(writer->codec);
 
     ZO_TRY(options->data(options->context, (enum zo_state_kind)task->kind,
                          task->tensor, (int64_t)task->piece * job->piece_elems,
-                         (int64_t)elems, zo_state_codec_raw(codec)));
-    ZO_TRY(zo_state_codec_pack(codec, elems, elem_bytes, &piece));
-    ZO_TRY(store(job, codec, &piece, zo_state_piece_bytes(&piece, elem_bytes)));
+                         (int64_t)elems, raw));
+    if (writer->feeds) {
+        zo_state_codec_keep(raw, elems, elem_bytes, stored, &piece);
+    } else {
+        zo_state_codec_pack(writer->codec, raw, elems, elem_bytes, stored,
+                            &piece);
+    }
+    ZO_TRY(store(writer, zo_state_piece_bytes(&piece), &piece));
     job->manifest.pieces[tensor->first[task->kind] + task->piece] = piece;
     return ZO_OK;
+}
+
+/* One that feeds the disk rests while others keep it busy. */
+static const struct task *take_task(const struct writer *writer)
+{
+    struct job *job = writer->job;
+    const struct task *task = NULL;
+
+    (void)pthread_mutex_lock(&job->lock);
+    while (writer->feeds && job->on_disk >= FEEDERS) {
+        (void)pthread_cond_wait(&job->has_written, &job->lock);
+    }
+    if (job->failure.status == ZO_OK && job->next < job->task_count) {
+        task = &job->tasks[job->next++];
+    }
+    (void)pthread_mutex_unlock(&job->lock);
+    return task;
 }
 
 static void work(void *argument, int64_t index)
 {
     struct job *job = argument;
-    struct zo_state_codec *codec = NULL;
-    enum zo_status status;
+    struct writer *writer = &job->writers[index];
+    const struct task *task;
+    enum zo_status status = ZO_OK;
 
-    (void)pthread_mutex_lock(&job->lock);
-    if (job->failure.status == ZO_OK) {
-        ZO_ASSERT(job->codec_count > 0);
-        codec = job->codecs[--job->codec_count];
+    if (job->options->spares_cpu && !writer->feeds) { /* a wish */
+        (void)setpriority(PRIO_PROCESS, 0, NICE);
     }
-    (void)pthread_mutex_unlock(&job->lock);
-    if (codec == NULL) { /* in vain */
-        return;
+    while (status == ZO_OK && (task = take_task(writer)) != NULL) {
+        status = make_piece(writer, task);
     }
-    status = make_piece(job, &job->tasks[index], codec);
-    (void)pthread_mutex_lock(&job->lock);
-    job->codecs[job->codec_count++] = codec;
-    if (status != ZO_OK && job->failure.status == ZO_OK) {
-        job->failure = *zo_err_last();
+    if (status == ZO_OK) {
+        status = close_shard(writer);
     }
-    (void)pthread_mutex_unlock(&job->lock);
+    if (status != ZO_OK) {
+        (void)pthread_mutex_lock(&job->lock);
+        if (job->failure.status == ZO_OK) {
+            job->failure = *zo_err_last();
+        }
+        (void)pthread_mutex_unlock(&job->lock);
+    }
 }
 
 static enum zo_status write_pieces(struct job *job)
 {
-    zo_pool_run(job->options->pool, work, job, (int64_t)job->task_count);
-    if (job->failure.status != ZO_OK) {
-        return zo_err_adopt(&job->failure);
-    }
-    for (size_t i = 0; i < job->shard_count; i++) {
-        if (job->shards[i].file.fd >= 0) {
-            const uint64_t bytes = job->shards[i].file.size_bytes;
-
-            ZO_TRY(finish_file(&job->shards[i].file));
-            job->shards[i].file.size_bytes = bytes;
-        }
-    }
-    return ZO_OK;
+    zo_pool_run(job->options->pool, work, job, (int64_t)job->writer_count);
+    return job->failure.status == ZO_OK ? ZO_OK : zo_err_adopt(&job->failure);
 }
 
 /* ---- after -----------------------------------------------------------------
@@ -339,16 +384,12 @@ static enum zo_status write_text(const struct job *job, const char *name,
 
 static enum zo_status write_manifest(struct job *job, uint64_t *bytes_out)
 {
-    struct zo_state_manifest *manifest = &job->manifest;
+    const struct zo_state_manifest *manifest = &job->manifest;
     struct zo_json_text json = {0};
     enum zo_status status;
 
-    ZO_TRY(zo_alloc(job->shard_count, sizeof(manifest->shard_bytes[0]),
-                    "a list of shards", &manifest->shard_bytes));
-    manifest->shard_count = job->shard_count;
     *bytes_out = 0;
-    for (size_t i = 0; i < job->shard_count; i++) {
-        manifest->shard_bytes[i] = job->shards[i].file.size_bytes;
+    for (size_t i = 0; i < manifest->shard_count; i++) {
         *bytes_out += manifest->shard_bytes[i];
     }
     status = zo_state_manifest_text(manifest, &json);
@@ -421,7 +462,7 @@ static enum zo_status rename_folder(struct job *job)
 static enum zo_status write_all(struct job *job, uint64_t *bytes_out)
 {
     ZO_TRY(list_tasks(job));
-    ZO_TRY(open_codecs(job));
+    ZO_TRY(open_writers(job));
     ZO_TRY(make_folder(job));
     ZO_TRY(copy_files(job));
     ZO_TRY(zo_state_files_list(job->partial, &job->manifest));
@@ -434,14 +475,11 @@ static enum zo_status write_all(struct job *job, uint64_t *bytes_out)
 
 static void job_fini(struct job *job)
 {
-    for (size_t i = 0; i < job->shard_count; i++) {
-        zo_disk_close(&job->shards[i].file);
+    for (size_t i = 0; i < job->writer_count; i++) {
+        zo_disk_close(&job->writers[i].file);
+        zo_state_codec_close(job->writers[i].codec);
     }
-    for (size_t i = 0; i < job->codec_count; i++) {
-        zo_state_codec_close(job->codecs[i]);
-    }
-    zo_free(job->shards);
-    zo_free(job->codecs);
+    zo_free(job->writers);
     zo_free(job->tasks);
     zo_free(job->path);
     zo_free(job->partial);
@@ -449,6 +487,7 @@ static void job_fini(struct job *job)
     job->manifest.settings = NULL; /* the caller's */
     zo_state_files_fini(&job->manifest);
     zo_state_manifest_fini(&job->manifest);
+    (void)pthread_cond_destroy(&job->has_written);
     (void)pthread_mutex_destroy(&job->lock);
 }
 
@@ -467,6 +506,7 @@ enum zo_status zo_state_write(const struct zo_state_write_options *options,
 
     ZO_ASSERT(job.piece_elems <= ZO_STATE_PIECE_ELEMS_MAX);
     (void)pthread_mutex_init(&job.lock, NULL);
+    (void)pthread_cond_init(&job.has_written, NULL);
     job.manifest = (struct zo_state_manifest){
         .program = options->program,
         .piece_elems = job.piece_elems,
@@ -475,7 +515,7 @@ enum zo_status zo_state_write(const struct zo_state_write_options *options,
         .setting_count = options->setting_count,
     };
     status = write_all(&job, &written.bytes);
-    written.shard_count = job.shard_count;
+    written.shard_count = job.manifest.shard_count;
     if (status != ZO_OK && !job.is_in_place && job.partial != NULL) {
         const struct zo_err failure = *zo_err_last();
 

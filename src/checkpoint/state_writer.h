@@ -2,7 +2,10 @@
  * Writing a training state, as a whole or not at all.
  *
  * Layer 6.  The threads of a pool fetch, compress and write pieces; no piece
- * waits for another, and nothing is held whole.  A failure leaves nothing.
+ * waits for another, and nothing is held whole.  A failure leaves nothing. Each
+ * thread writes a shard of its own, past the page cache where it can: threads
+ * that write one file wait for each other (measured: 16 s of processor time for
+ * 8 GB by 5 threads, 3 s with a file each, 0.3 s past the cache).
  */
 #ifndef ZO_SRC_CHECKPOINT_STATE_WRITER_H
 #define ZO_SRC_CHECKPOINT_STATE_WRITER_H
@@ -36,6 +39,7 @@ struct zo_state_write_options {
     zo_state_data_fn data; /* required */
     void *context;         /* for data */
     struct zo_pool *pool;  /* required; borrowed */
+    bool spares_cpu;       /* see below */
     int64_t piece_elems;   /* [ZO_STATE_PIECE_ELEMS] */
     uint64_t shard_bytes;  /* at least a piece [ZO_STATE_SHARD_BYTES] */
     /* Files of the model that go beside the numbers. */
@@ -45,7 +49,12 @@ struct zo_state_write_options {
     enum zo_dtype source_type;  /* that config.json names */
 };
 
-/* Room for the path of a state. */
+/*
+ * spares_cpu: for saves beside work that needs the processor.  Two threads
+ * keep the disk busy with pieces as they are; the others pack pieces when the
+ * processor has nothing better to do, and while they alone keep the disk busy
+ * the two rest.  The pool's threads may have a low priority from then on.
+ */
 struct zo_state_written {
     uint64_t bytes;
     size_t shard_count;

@@ -513,7 +513,10 @@ static enum zo_status write_state(struct zo_saving *saving,
     return zo_trainer_save(saving->trainer, &options, written_out);
 }
 
-/* Has the copy written while training goes on. */
+/*
+ * Has the copy written while training goes on, which needs the processor more
+ * than the disk needs what packing saves it: unless there is no room.
+ */
 static enum zo_status write_copy(struct zo_saving *saving, int64_t step)
 {
     struct zo_saving_settings settings;
@@ -522,11 +525,13 @@ static enum zo_status write_copy(struct zo_saving *saving, int64_t step)
         .write = write_options(saving),
         .settings = &settings,
         .run = &run,
-        .threads = 1 + saving->setup->devices.threads / 4,
+        .threads = 2 + saving->setup->devices.threads / 4,
         .copy = saving->copy,
         .step = step,
     };
 
+    options.write.spares_cpu =
+        zo_disk_free_bytes(output_of(saving)) >= bytes_max(saving);
     ZO_TRY(zo_saving_run(saving->setup, &run));
     zo_saving_settings(saving->setup, &settings);
     return zo_saving_thread_open(&options, &saving->thread);

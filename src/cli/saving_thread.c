@@ -6,7 +6,7 @@
 #include "src/base/thread.h"
 #include "src/cli/saving.h"
 
-#define NICE 10 /* training comes first */
+#define NICE 10 /* of threads that pack all while training goes on */
 
 struct zo_saving_thread {
     struct zo_state_write_options write;
@@ -26,8 +26,9 @@ static enum zo_status write_copy(struct zo_saving_thread *self)
 {
     enum zo_status status;
 
-    /* Of this thread, and so of those that it starts; a wish. */
-    (void)setpriority(PRIO_PROCESS, 0, NICE);
+    if (!self->write.spares_cpu) { /* of those that it starts too; a wish */
+        (void)setpriority(PRIO_PROCESS, 0, NICE);
+    }
     ZO_TRY(zo_pool_open(self->threads - 1, &self->write.pool));
     status = zo_trainer_copy_save(self->copy, &self->write, &self->written);
     zo_pool_close(self->write.pool);
