@@ -466,6 +466,7 @@ enum zo_status zo_state_write(const struct zo_state_write_options *options,
     enum zo_status status;
 
     ZO_ASSERT(job.piece_elems <= ZO_STATE_PIECE_ELEMS_MAX);
+    ZO_ASSERT(options->run->step >= 1); /* or no reader takes it */
     (void)pthread_mutex_init(&job.lock, NULL);
     job.manifest = (struct zo_state_manifest){
         .program = options->program,
