@@ -14,6 +14,7 @@ int disk_fault_calls;
 int disk_lost_at;
 int disk_lost_calls;
 bool disk_cannot_exchange;
+bool disk_cannot_remove;
 char disk_events[64];
 
 static bool fails_now(int error)
@@ -86,4 +87,13 @@ int mkdir(const char *path, mode_t mode)
 {
     return fails_now(EDQUOT) ? -1
                              : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+int unlinkat(int folder_fd, const char *name, int flags)
+{
+    if (disk_cannot_remove) {
+        errno = EPERM;
+        return -1;
+    }
+    return (int)syscall(SYS_unlinkat, folder_fd, name, flags);
 }

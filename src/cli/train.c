@@ -637,6 +637,7 @@ static enum zo_status run_steps(struct run *run)
         ZO_TRY(finish(run));
     }
     ZO_TRY(fail_late(&run->saving.failure));
+    ZO_TRY(fail_late(&run->saving.late));
     return fail_late(&run->file_failure);
 }
 
