@@ -8,6 +8,8 @@ libzo_a_SOURCES += \
 	src/base/disk_probe.c \
 	src/base/disk_probe.h \
 	src/base/dtype.h \
+	src/base/folders.c \
+	src/base/folders.h \
 	src/base/memory.c \
 	src/base/memory.h \
 	src/base/notes.c \
@@ -28,8 +30,11 @@ libzo_a_SOURCES += \
 	src/base/uring_probe.h
 
 check_PROGRAMS += \
+	tests/test_folders \
 	tests/test_numa \
 	tests/test_pool
+tests_test_folders_SOURCES = tests/test_folders.c tests/disk_faults.c \
+	tests/disk_faults.h $(model_fixtures)
 tests_test_numa_SOURCES = tests/test_numa.c $(fake_root)
 
 libzo_a_SOURCES += \

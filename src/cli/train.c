@@ -34,7 +34,7 @@ struct run {
     struct zo_slow_nvme slow_nvme;
     struct zo_progress progress;
     struct zo_saving saving;
-    struct zo_output_folder output;
+    struct zo_folders output;
     struct zo_watch watch;                       /* with --watch */
     char *model_path, *best_path, *metrics_path; /* owned; in --output */
     const char *source_path, *tokenizer_path;    /* borrowed; or NULL */

@@ -1,11 +1,10 @@
 #include "src/train/profile_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "src/base/clock.h"
+#include "src/base/folders.h"
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
 
@@ -524,20 +523,11 @@ static enum zo_status write_file(int fd, const char *path,
 
 enum zo_status zo_profile_make_folders(const char *path)
 {
-    char *folder = NULL;
-    enum zo_status status = ZO_OK;
+    struct zo_folders folders = {0};
+    const enum zo_status status =
+        zo_folders_make_parents(&folders, path, ZO_E_IO);
 
-    ZO_TRY(zo_strndup(path, strlen(path), &folder));
-    for (char *at = strchr(folder + (folder[0] == '/'), '/');
-         at != NULL && status == ZO_OK; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-            status = ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot make %s: %s",
-                                    folder, strerror(errno));
-        }
-        *at = '/';
-    }
-    zo_free(folder);
+    zo_folders_fini(&folders);
     return status;
 }
 

@@ -1,0 +1,90 @@
+#include "src/base/folders.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/memory.h"
+
+/* folders->path, as far as it is now terminated. */
+static enum zo_status make_part(struct zo_folders *folders, size_t length,
+                                enum zo_status failure)
+{
+    struct stat info;
+    int error;
+
+    if (mkdir(folders->path, 0777) == 0) {
+        folders->made[folders->made_count++] = length;
+        return ZO_OK;
+    }
+    error = errno;
+    if (stat(folders->path, &info) == 0) {
+        if (S_ISDIR(info.st_mode)) {
+            return ZO_OK;
+        }
+        error = ENOTDIR;
+    }
+    return ZO_FAIL_NATIVE(failure, error, "cannot make folder %s: %s",
+                          folders->path, strerror(error));
+}
+
+/* The first `length` bytes of `path`. */
+static enum zo_status make_all(struct zo_folders *folders, const char *path,
+                               size_t length, enum zo_status failure)
+{
+    ZO_TRY(zo_strndup(path, length, &folders->path));
+    ZO_TRY(zo_alloc(length + 1, sizeof(folders->made[0]), "a list of folders",
+                    &folders->made));
+    for (size_t at = 1; at <= length; at++) {
+        const char kept = folders->path[at];
+        enum zo_status status;
+
+        if ((kept != '/' && kept != '\0') || folders->path[at - 1] == '/') {
+            continue;
+        }
+        folders->path[at] = '\0';
+        status = make_part(folders, at, failure);
+        folders->path[at] = kept;
+        ZO_TRY(status);
+    }
+    return ZO_OK;
+}
+
+enum zo_status zo_folders_make(struct zo_folders *folders, const char *path,
+                               enum zo_status failure)
+{
+    return make_all(folders, path, strlen(path), failure);
+}
+
+enum zo_status zo_folders_make_parents(struct zo_folders *folders,
+                                       const char *path, enum zo_status failure)
+{
+    size_t length = strlen(path);
+
+    while (length > 0 && path[length - 1] == '/') {
+        length--;
+    }
+    while (length > 0 && path[length - 1] != '/') {
+        length--;
+    }
+    return make_all(folders, path, length, failure);
+}
+
+void zo_folders_remove(struct zo_folders *folders)
+{
+    const int error = errno;
+
+    while (folders->made_count > 0) {
+        folders->path[folders->made[--folders->made_count]] = '\0';
+        (void)rmdir(folders->path);
+    }
+    errno = error;
+}
+
+void zo_folders_fini(struct zo_folders *folders)
+{
+    zo_free(folders->path);
+    zo_free(folders->made);
+    *folders = (struct zo_folders){0};
+}
