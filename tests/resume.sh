@@ -385,15 +385,16 @@ usr1s() {
     cmp long/model/model.safetensors straight/model/model.safetensors &&
     test "$(count_steps)" -eq $steps
 }
-# Not at its first step yet: nobody reads its metrics.
+# Not at its first step, which nobody comes to who waits for a reader of the
+# metrics: the plan is printed, and behind it the folder is there.
 prepares() {
   mkfifo pipe 2>/dev/null
-  rm -rf early/metrics.jsonl
+  : >out
   $started "$program" train --model words --data ids.jsonl --bf16 \
-    --max-steps 12 --output early --metrics pipe "$@" >out 2>err &
+    --max-steps 12 --output early/in --metrics pipe "$@" >out 2>err &
   child=$!
   tries=0
-  until test -e early/metrics.jsonl; do
+  until test -s out; do
     kill -0 $child 2>/dev/null && test $tries -lt 600 || return 1
     tries=$((tries + 1))
     sleep 0.05
@@ -413,7 +414,7 @@ early() {
   cat pipe >pipe.jsonl
   wait $child
   code=$?
-  test "$code" -eq 0 && prints 'saved early/state-00000001' &&
+  test "$code" -eq 0 && prints 'saved early/in/state-00000001' &&
     prepares --resume && leaves TERM 143
 }
 # A folder of the user's in an old state: it stays, and nobody is held up.
@@ -432,7 +433,7 @@ case_ 'a folder of the user in an old state holds up no run' foreign
 reading() {
   awk 'NR == 1 { for (i = 0; i < 200000; i++) print }' ids.jsonl >many.jsonl
   "$program" train --model words --data many.jsonl --backend host \
-    --max-steps 12 --output early "$@" >out 2>err &
+    --max-steps 12 --output early/in "$@" >out 2>err &
   child=$!
   until test $((0x$(sed -n 's/^SigCgt:[^0-9a-f]*//p' /proc/$child/status) &
     0x4000)) -ne 0; do

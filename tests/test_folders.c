@@ -46,8 +46,9 @@ static void test_keeps_what_is_used(void)
     TAP_CHECK_INT(zo_folders_make(&folders, fx_path("used/a"), ZO_E_IO), ZO_OK);
     TAP_CHECK_INT((long long)folders.made_count, 0);
     zo_folders_fini(&folders);
-    TAP_CHECK_INT(zo_folders_make_parents(&folders, "file", ZO_E_IO), ZO_OK);
-    zo_folders_fini(&folders);
+    TAP_CHECK_INT(zo_folders_make_parents(NULL, "file", ZO_E_IO), ZO_OK);
+    TAP_CHECK_INT(zo_folders_make(NULL, fx_path("used/c/d"), ZO_E_IO), ZO_OK);
+    TAP_CHECK(fx_is_there(fx_path("used/c/d")));
 }
 
 static void test_tells_what_is_no_folder(void)
@@ -63,6 +64,31 @@ static void test_tells_what_is_no_folder(void)
     TAP_CHECK(fx_refused(zo_folders_make(&folders, fx_path("link/a"), ZO_E_IO),
                          ZO_E_IO, "cannot make folder", "/link: File exists"));
     zo_folders_fini(&folders);
+}
+
+static bool would_make(const char *path)
+{
+    return zo_folders_check(path, ZO_E_USAGE) == ZO_OK;
+}
+
+static void test_check_makes_none(void)
+{
+    fx_folder(fx_path("checked"));
+    fx_write_text(fx_path("checked/file"), "");
+    TAP_CHECK_INT(chdir(fx_path("checked")), 0);
+    TAP_CHECK(would_make(fx_path("checked/a/b//c/")));
+    TAP_CHECK(would_make(fx_path("checked")));
+    TAP_CHECK(would_make("a/b") && would_make("a") && would_make("a/"));
+    TAP_CHECK(would_make("."));
+    TAP_CHECK(!fx_is_there(fx_path("checked/a")));
+    TAP_CHECK(
+        fx_refused(zo_folders_check(fx_path("checked/file/a"), ZO_E_USAGE),
+                   ZO_E_USAGE, "checked/file/a", "Not a directory"));
+    TAP_CHECK(fx_refused(zo_folders_check("file", ZO_E_IO), ZO_E_IO, "file",
+                         "Not a directory"));
+    zo_memory_fail_at(1);
+    TAP_CHECK_INT(zo_folders_check("a", ZO_E_USAGE), ZO_E_NOMEM);
+    zo_memory_fail_at(0);
 }
 
 static void test_each_failure_is_clean(void)
@@ -104,6 +130,7 @@ int main(void)
         {"folders are made, and gone again", test_makes_and_removes},
         {"what is used stays", test_keeps_what_is_used},
         {"what is no folder is told", test_tells_what_is_no_folder},
+        {"a check makes none", test_check_makes_none},
         {"each failure is clean", test_each_failure_is_clean},
     };
 

@@ -22,7 +22,8 @@ struct zo_folders {
 };
 
 /*
- * Makes a folder, and those that it is in.  One that is there is as good.
+ * Makes a folder, and those that it is in.  One that is there is as good.  With
+ * NULL for folders none is remembered.
  *
  *   failure      one cannot be made, or is no folder: the text names it
  *   ZO_E_NOMEM
@@ -30,13 +31,19 @@ struct zo_folders {
 enum zo_status zo_folders_make(struct zo_folders *folders, const char *path,
                                enum zo_status failure) ZO_MUST_CHECK;
 
+/* Whether they could be made: the first that is there is a folder, and may be
+ * written to.  Makes none.  As above. */
+enum zo_status zo_folders_check(const char *path,
+                                enum zo_status failure) ZO_MUST_CHECK;
+
 /* Only those that `path` is to be in.  As above. */
 enum zo_status zo_folders_make_parents(struct zo_folders *folders,
                                        const char *path,
                                        enum zo_status failure) ZO_MUST_CHECK;
 
-/* Removes those that were made and are empty.  A handler of signals may: it
- * allocates nothing.  errno and the last failure stay as they are. */
+/* Removes those that were made and are empty; in the handler of a signal that
+ * ends the process too, whatever it has interrupted.  errno and the last
+ * failure stay as they are. */
 void zo_folders_remove(struct zo_folders *folders);
 
 /* Forgets them. */

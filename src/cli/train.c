@@ -188,15 +188,15 @@ static enum zo_status find_monitor(const struct run *run,
     return status;
 }
 
-/* What the JSON's sections tensorboard and csv_monitor ask for. */
-static enum zo_status open_monitor(struct run *run)
+/* What the JSON's sections tensorboard and csv_monitor ask for: whether it can
+ * be had, or with `opens` the files. */
+static enum zo_status open_monitor(struct run *run, bool opens)
 {
     const struct zo_run_config *config = &run->setup.config;
     char *tensorboard = NULL, *csv = NULL;
     enum zo_status status;
 
-    if (run->setup.options->dry_run ||
-        !(config->tensorboard.is_enabled || config->csv_monitor.is_enabled)) {
+    if (!config->tensorboard.is_enabled && !config->csv_monitor.is_enabled) {
         return ZO_OK;
     }
     status =
@@ -212,11 +212,24 @@ static enum zo_status open_monitor(struct run *run)
             .has_loss_scale = config->dtype == ZO_F16,
         };
 
-        status = zo_monitor_open(&monitor, &run->monitor);
+        status = opens ? zo_monitor_open(&monitor, &run->monitor)
+                       : zo_monitor_check(&monitor);
     }
     zo_free(tensorboard);
     zo_free(csv);
     return status;
+}
+
+/* Of what is written beside the model; nothing of it is made yet. */
+static enum zo_status check_files(struct run *run)
+{
+    const struct zo_metrics_options metrics = {
+        .path = run->metrics_path,
+        .second_path = run->setup.options->metrics,
+    };
+
+    ZO_TRY(zo_metrics_check(&metrics));
+    return open_monitor(run, false);
 }
 
 /* Everything that can be refused is, before memory is taken. */
@@ -242,9 +255,9 @@ static enum zo_status prepare(struct run *run)
     if (!options->dry_run) {
         ZO_TRY(make_output(run));
         zo_signals_expect(run->saving.continues);
+        ZO_TRY(check_files(run));
     }
     ZO_TRY(open_trace(run));
-    ZO_TRY(open_monitor(run));
     ZO_TRY(zo_run_config_describe(&run->setup.config, &cli->notes));
     zo_cli_print_notes(cli);
     status = zo_setup_trainer(&run->setup, false, &run->trainer);
@@ -540,13 +553,16 @@ static enum zo_status fail_late(const struct zo_err *failure)
     return failure->status == ZO_OK ? ZO_OK : zo_err_adopt(failure);
 }
 
-/* From a state, or from the model. */
+/* From a state, or from the model; what is written beside is made only when
+ * nothing of this has failed. */
 static enum zo_status fill_states(struct run *run)
 {
     run->saving.trainer = run->trainer;
     ZO_TRY(run->saving.continues ? zo_saving_resume(&run->saving)
                                  : fill_weights(run));
     ZO_TRY(open_metrics(run));
+    ZO_TRY(open_monitor(run, true));
+    ZO_TRY(run->trace == NULL ? ZO_OK : zo_trace_create(run->trace));
     open_progress(run);
     zo_cli_print_notes(run->cli);
     return zo_saving_begin(&run->saving);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/file_check.h"
 #include "src/base/memory.h"
 
 /* A step line of 64 devices has about 6 kB: one write each. */
@@ -19,7 +20,8 @@
 static const char line_start[] = "{\"kind\":\"";
 
 struct target {
-    int fd; /* -1: none */
+    int fd;       /* -1: none */
+    bool is_made; /* by open */
     struct zo_jsonl json;
 };
 
@@ -158,32 +160,6 @@ static enum zo_status forget(int fd, const char *path, int64_t last_step)
     return ZO_OK;
 }
 
-/* A slip of the pen must not cost the user's rows. */
-static enum zo_status check_start(const char *path)
-{
-    char start[sizeof(line_start)] = "";
-    const int reader = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t got =
-        reader < 0 ? -1 : pread(reader, start, sizeof(start) - 1, 0);
-    const int error = errno;
-
-    if (reader >= 0) {
-        (void)close(reader);
-    }
-    if (got < 0) {
-        return ZO_FAIL_NATIVE(ZO_E_USAGE, error,
-                              "cannot read metrics file %s: %s", path,
-                              strerror(error));
-    }
-    if (strncmp(start, line_start, (size_t)got) != 0) {
-        return ZO_FAIL(ZO_E_USAGE,
-                       "%s is there and is no metrics file; name another for "
-                       "the metrics",
-                       path);
-    }
-    return ZO_OK;
-}
-
 /* Bytes of a file that was there; 0 of a pipe. */
 static int64_t bytes_there(int fd)
 {
@@ -214,54 +190,49 @@ static enum zo_status keep_lines(int fd, const char *path,
     return ZO_OK;
 }
 
-static bool is_same_file(int fd, const struct stat *other)
+static bool is_same_file(int a, int b)
 {
-    struct stat own;
+    struct stat left, right;
 
-    return fd >= 0 && fstat(fd, &own) == 0 && own.st_dev == other->st_dev &&
-           own.st_ino == other->st_ino;
+    return a >= 0 && b >= 0 && fstat(a, &left) == 0 && fstat(b, &right) == 0 &&
+           left.st_dev == right.st_dev && left.st_ino == right.st_ino;
 }
 
-/* Opens path and leaves its descriptor in *fd_out, or -1 if `first` is it. */
-static enum zo_status open_target(const char *path, int first, int *fd_out)
+/* One that was not there is remembered, to go again if all is in vain. */
+static enum zo_status open_target(const char *path, struct target *target)
 {
-    struct stat info;
-    enum zo_status status = ZO_OK;
-    const int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC;
 
-    if (fd < 0 || fstat(fd, &info) != 0) {
-        status =
-            ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "cannot open metrics file %s: %s",
-                           path, strerror(errno));
-        goto close_file;
+    target->fd = open(path, flags | O_EXCL, 0666);
+    target->is_made = target->fd >= 0;
+    if (target->fd < 0) {
+        target->fd = open(path, flags, 0666);
     }
-    if (is_same_file(first, &info)) {
-        goto close_file;
-    }
-    *fd_out = fd;
-    return ZO_OK;
-
-close_file:
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    return status;
+    return target->fd >= 0 ? ZO_OK
+                           : ZO_FAIL_NATIVE(ZO_E_USAGE, errno,
+                                            "cannot open metrics file %s: %s",
+                                            path, strerror(errno));
 }
 
-/* Nothing is written, or emptied, before all are open and metrics files. */
+/*
+ * Nothing is written, or emptied, before all are open.  The second is opened
+ * first: where it is a FIFO that waits for its reader, and the run is ended
+ * before one comes.
+ */
 static enum zo_status open_targets(struct zo_metrics *metrics,
                                    const char *const *paths,
                                    const struct zo_metrics_options *options)
 {
     struct target *targets = metrics->targets;
 
-    for (size_t i = 0; i < TARGETS; i++) {
+    for (size_t i = TARGETS; i-- > 0;) {
         if (paths[i] != NULL) {
-            ZO_TRY(open_target(paths[i], targets[0].fd, &targets[i].fd));
+            ZO_TRY(open_target(paths[i], &targets[i]));
         }
-        if (bytes_there(targets[i].fd) > 0) {
-            ZO_TRY(check_start(paths[i]));
-        }
+    }
+    if (is_same_file(targets[0].fd, targets[1].fd)) {
+        (void)close(targets[1].fd);
+        targets[1].fd = -1;
     }
     for (size_t i = 0; i < TARGETS; i++) {
         ZO_TRY(keep_lines(targets[i].fd, paths[i], options));
@@ -273,6 +244,20 @@ static enum zo_status open_targets(struct zo_metrics *metrics,
     return ZO_OK;
 }
 
+enum zo_status zo_metrics_check(const struct zo_metrics_options *options)
+{
+    struct zo_file_check check = {
+        .what = "metrics file", .start = line_start, .is_regular = true};
+
+    if (options->path != NULL) {
+        ZO_TRY(zo_file_check(options->path, &check));
+    }
+    check.is_regular = false;
+    return options->second_path == NULL
+               ? ZO_OK
+               : zo_file_check(options->second_path, &check);
+}
+
 enum zo_status zo_metrics_open(const struct zo_metrics_options *options,
                                struct zo_metrics **metrics_out)
 {
@@ -280,10 +265,16 @@ enum zo_status zo_metrics_open(const struct zo_metrics_options *options,
     struct zo_metrics *metrics = NULL;
     enum zo_status status;
 
+    ZO_TRY(zo_metrics_check(options));
     ZO_TRY(zo_alloc(1, sizeof(*metrics), "the metrics writer", &metrics));
     metrics->targets[0].fd = metrics->targets[1].fd = -1;
     status = open_targets(metrics, paths, options);
     if (status != ZO_OK) {
+        for (size_t i = 0; i < TARGETS; i++) {
+            if (metrics->targets[i].is_made) {
+                (void)unlink(paths[i]);
+            }
+        }
         zo_metrics_close(metrics);
         return status;
     }

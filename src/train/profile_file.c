@@ -521,16 +521,6 @@ static enum zo_status write_file(int fd, const char *path,
     return zo_jsonl_end(&json);
 }
 
-enum zo_status zo_profile_make_folders(const char *path)
-{
-    struct zo_folders folders = {0};
-    const enum zo_status status =
-        zo_folders_make_parents(&folders, path, ZO_E_IO);
-
-    zo_folders_fini(&folders);
-    return status;
-}
-
 enum zo_status zo_profile_file_update(const char *path,
                                       const struct zo_profile *profile)
 {
@@ -541,7 +531,7 @@ enum zo_status zo_profile_file_update(const char *path,
     enum zo_status status;
     char *fresh = NULL;
 
-    ZO_TRY(zo_profile_make_folders(path));
+    ZO_TRY(zo_folders_make_parents(NULL, path, ZO_E_IO));
     ZO_TRY(open_older(path, &older));
     ZO_TRY_GOTO(close_older, zo_alloc(bytes, 1, "a path", &fresh));
     (void)snprintf(fresh, bytes, "%s%s", path, ending);
