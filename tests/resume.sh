@@ -409,13 +409,17 @@ leaves() {
     says "zero-offload: stopped by SIG$1 before its first step"
 }
 early() {
-  prepares && leaves TERM 1 && prepares --resume && leaves HUP 1 &&
-    prepares --resume && kill -s USR1 $child || return 1
+  prepares && test -d early/in && leaves TERM 1 && ! test -e early &&
+    prepares --resume && leaves HUP 1 && ! test -e early && mkdir early &&
+    prepares && leaves TERM 1 && test -d early && test -z "$(ls -A early)" &&
+    mkdir early/in && prepares && leaves TERM 1 && test -d early/in &&
+    test -z "$(ls -A early/in)" && prepares --resume && kill -s USR1 $child ||
+    return 1
   cat pipe >pipe.jsonl
   wait $child
   code=$?
   test "$code" -eq 0 && prints 'saved early/in/state-00000001' &&
-    prepares --resume && leaves TERM 143
+    prepares --resume && leaves TERM 143 && test -s early/in/metrics.jsonl
 }
 # A folder of the user's in an old state: it stays, and nobody is held up.
 foreign() {

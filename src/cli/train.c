@@ -65,6 +65,7 @@ static enum zo_status make_output(struct run *run)
 {
     const struct zo_options *options = run->setup.options;
 
+    zo_signals_remove(&run->output);
     ZO_TRY(zo_output_folder_make(&run->output, options->output));
     ZO_TRY(zo_disk_join(options->output, "model", &run->model_path));
     ZO_TRY(zo_disk_join(options->output, "best", &run->best_path));
@@ -755,6 +756,7 @@ enum zo_status zo_cli_train(struct zo_cli *cli,
     zo_trainer_close(run.trainer);
     zo_model_dir_close(run.dir);
     zo_setup_close(&run.setup);
+    zo_signals_remove(NULL);
     zo_output_folder_end(&run.output);
     zo_free(run.model_path);
     zo_free(run.best_path);
