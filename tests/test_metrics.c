@@ -372,7 +372,7 @@ static void check_failures(void)
     zo_metrics_close(NULL);
 }
 
-/* Neither by a check, nor by an open that fails when both are open. */
+/* Neither by a check, nor by an open that fails when one is open. */
 static void check_refusals(void)
 {
     struct zo_metrics *metrics = NULL;
@@ -382,7 +382,12 @@ static void check_refusals(void)
     TAP_CHECK_INT(zo_metrics_check(&options), ZO_OK);
     TAP_CHECK(access(first_path, F_OK) != 0);
     TAP_CHECK(access(second_path, F_OK) != 0);
+    TAP_CHECK(symlink("no-such-folder/a.jsonl", first_path) == 0);
+    TAP_CHECK_INT(zo_metrics_check(&options), ZO_OK);
+    TAP_CHECK_INT(zo_metrics_open(&options, &metrics), ZO_E_USAGE);
+    TAP_CHECK(access(second_path, F_OK) != 0 && unlink(first_path) == 0);
     TAP_CHECK(write_text(first_path, "{\"kind\":\"run\"}\nnot ours"));
+    TAP_CHECK_INT(zo_metrics_check(&options), ZO_E_USAGE);
     TAP_CHECK_INT(zo_metrics_open(&options, &metrics), ZO_E_USAGE);
     TAP_CHECK(access(second_path, F_OK) != 0);
     TAP_CHECK(strcmp(read_text(first_path), "{\"kind\":\"run\"}\nnot ours") ==

@@ -227,6 +227,7 @@ static enum zo_status check_files(struct run *run)
     const struct zo_metrics_options metrics = {
         .path = run->metrics_path,
         .second_path = run->setup.options->metrics,
+        .is_append = run->saving.continues,
     };
 
     ZO_TRY(zo_metrics_check(&metrics));
@@ -555,15 +556,15 @@ static enum zo_status fail_late(const struct zo_err *failure)
 }
 
 /* From a state, or from the model; what is written beside is made only when
- * nothing of this has failed. */
+ * nothing of this has failed, and first what may wait for a reader. */
 static enum zo_status fill_states(struct run *run)
 {
     run->saving.trainer = run->trainer;
     ZO_TRY(run->saving.continues ? zo_saving_resume(&run->saving)
                                  : fill_weights(run));
+    ZO_TRY(run->trace == NULL ? ZO_OK : zo_trace_create(run->trace));
     ZO_TRY(open_metrics(run));
     ZO_TRY(open_monitor(run, true));
-    ZO_TRY(run->trace == NULL ? ZO_OK : zo_trace_create(run->trace));
     open_progress(run);
     zo_cli_print_notes(run->cli);
     return zo_saving_begin(&run->saving);

@@ -78,11 +78,11 @@ static enum zo_status find_tail(int fd, const char *path, int64_t size_bytes,
     return ZO_OK;
 }
 
-/* Removes a last line that was cut off, if it is one of ours. */
-static enum zo_status mend(int fd, const char *path, int64_t size_bytes)
+/* The size without a last line that was cut off, which is to be one of ours. */
+static enum zo_status find_whole(const char *path, int64_t size_bytes,
+                                 int64_t *whole_out)
 {
     char tail[sizeof(line_start)];
-    int64_t whole = 0;
     enum zo_status status;
     const int reader = open(path, O_RDONLY | O_CLOEXEC);
 
@@ -91,19 +91,24 @@ static enum zo_status mend(int fd, const char *path, int64_t size_bytes)
                               "cannot continue metrics file %s: %s", path,
                               strerror(errno));
     }
-    status = find_tail(reader, path, size_bytes, tail, sizeof(tail), &whole);
+    status = find_tail(reader, path, size_bytes, tail, sizeof(tail), whole_out);
     (void)close(reader);
     ZO_TRY(status);
-    if (whole == size_bytes) {
-        return ZO_OK;
-    }
-    if (strncmp(tail, line_start, strlen(tail)) != 0) {
-        return ZO_FAIL(ZO_E_USAGE,
-                       "%s is no metrics file: its last line neither ends nor "
-                       "begins like one",
-                       path);
-    }
-    if (ftruncate(fd, (off_t)whole) != 0) {
+    return *whole_out == size_bytes ||
+                   strncmp(tail, line_start, strlen(tail)) == 0
+               ? ZO_OK
+               : ZO_FAIL(ZO_E_USAGE,
+                         "%s is no metrics file: its last line neither ends "
+                         "nor begins like one",
+                         path);
+}
+
+static enum zo_status mend(int fd, const char *path, int64_t size_bytes)
+{
+    int64_t whole = 0;
+
+    ZO_TRY(find_whole(path, size_bytes, &whole));
+    if (whole < size_bytes && ftruncate(fd, (off_t)whole) != 0) {
         return ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot shorten %s: %s", path,
                               strerror(errno));
     }
@@ -160,12 +165,12 @@ static enum zo_status forget(int fd, const char *path, int64_t last_step)
     return ZO_OK;
 }
 
-/* Bytes of a file that was there; 0 of a pipe. */
-static int64_t bytes_there(int fd)
+/* Bytes of a file that is there; 0 of a pipe. */
+static int64_t bytes_there(const char *path)
 {
     struct stat info;
 
-    return fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode)
                ? (int64_t)info.st_size
                : 0;
 }
@@ -174,7 +179,7 @@ static int64_t bytes_there(int fd)
 static enum zo_status keep_lines(int fd, const char *path,
                                  const struct zo_metrics_options *options)
 {
-    const int64_t size_bytes = bytes_there(fd);
+    const int64_t size_bytes = bytes_there(path);
 
     if (size_bytes == 0) {
         return ZO_OK;
@@ -235,8 +240,8 @@ static enum zo_status open_targets(struct zo_metrics *metrics,
         targets[1].fd = -1;
     }
     for (size_t i = 0; i < TARGETS; i++) {
-        ZO_TRY(keep_lines(targets[i].fd, paths[i], options));
         if (targets[i].fd >= 0) {
+            ZO_TRY(keep_lines(targets[i].fd, paths[i], options));
             zo_jsonl_init_fd(&targets[i].json, targets[i].fd, paths[i],
                              metrics->line, sizeof(metrics->line));
         }
@@ -244,18 +249,26 @@ static enum zo_status open_targets(struct zo_metrics *metrics,
     return ZO_OK;
 }
 
+static enum zo_status check_target(const char *path, bool is_regular,
+                                   bool is_append)
+{
+    const struct zo_file_check check = {
+        .what = "metrics file", .start = line_start, .is_regular = is_regular};
+    int64_t size_bytes, whole;
+
+    if (path == NULL) {
+        return ZO_OK;
+    }
+    ZO_TRY(zo_file_check(path, &check));
+    size_bytes = bytes_there(path);
+    return is_append && size_bytes > 0 ? find_whole(path, size_bytes, &whole)
+                                       : ZO_OK;
+}
+
 enum zo_status zo_metrics_check(const struct zo_metrics_options *options)
 {
-    struct zo_file_check check = {
-        .what = "metrics file", .start = line_start, .is_regular = true};
-
-    if (options->path != NULL) {
-        ZO_TRY(zo_file_check(options->path, &check));
-    }
-    check.is_regular = false;
-    return options->second_path == NULL
-               ? ZO_OK
-               : zo_file_check(options->second_path, &check);
+    ZO_TRY(check_target(options->path, true, options->is_append));
+    return check_target(options->second_path, false, options->is_append);
 }
 
 enum zo_status zo_metrics_open(const struct zo_metrics_options *options,
