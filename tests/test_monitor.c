@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/folders.h"
@@ -398,6 +399,27 @@ static void test_fifo(void)
     tear_down();
 }
 
+/* Nor one of the name that the event file is to have, in this second or the
+ * next ones. */
+static void test_fifo_for_events(void)
+{
+    const struct zo_monitor_options options = both();
+    char host[65] = "", path[400];
+
+    TAP_CHECK(set_up());
+    TAP_CHECK_INT(zo_folders_make(NULL, board, ZO_E_IO), ZO_OK);
+    TAP_CHECK(gethostname(host, sizeof(host) - 1) == 0);
+    for (int i = 0; i < 5; i++) {
+        (void)snprintf(path, sizeof(path),
+                       "%s/events.out.tfevents.%010lld.%s.%ld.0", board,
+                       (long long)time(NULL) + i, host, (long)getpid());
+        TAP_CHECK_INT(mkfifo(path, 0600), 0);
+    }
+    TAP_CHECK_INT(write_some(&options), ZO_E_USAGE);
+    TAP_CHECK(strstr(zo_err_last()->text, "events.out.tfevents.") != NULL);
+    tear_down();
+}
+
 /* A head that was cut off is written anew. */
 static void test_half_a_head(void)
 {
@@ -443,6 +465,7 @@ static const struct tap_case cases[] = {
     {"fp16 adds the loss scale", test_loss_scale},
     {"what is another file is refused", test_refusals},
     {"a FIFO is refused, and nothing made", test_fifo},
+    {"so is one that bears the event file's name", test_fifo_for_events},
     {"half a head is none", test_half_a_head},
     {"no memory is told", test_no_memory},
 };

@@ -268,15 +268,16 @@ enum zo_status zo_monitor_eval(struct zo_monitor *monitor,
 
 /* ---- files --------------------------------------------------------------- */
 
-/* What stands in the way of a file is told by zo_monitor_check(). */
+/* O_NONBLOCK: a FIFO of that name would wait for its reader. */
 static enum zo_status open_file(const char *folder, const char *name,
                                 int *fd_out)
 {
+    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK;
     char *path = NULL;
     enum zo_status status = ZO_OK;
 
     ZO_TRY(zo_disk_join(folder, name, &path));
-    *fd_out = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    *fd_out = open(path, flags, 0666);
     if (*fd_out < 0) {
         status = ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "cannot open %s: %s", path,
                                 strerror(errno));
