@@ -16,6 +16,7 @@ int disk_fault_calls;
 int disk_lost_at;
 int disk_lost_calls;
 bool disk_cannot_exchange;
+bool disk_cannot_remove;
 int disk_direct_calls;
 bool disk_refuses_direct;
 char disk_events[64];
@@ -99,4 +100,13 @@ int mkdir(const char *path, mode_t mode)
 {
     return fails_now(EDQUOT) ? -1
                              : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+int unlinkat(int folder_fd, const char *name, int flags)
+{
+    if (disk_cannot_remove) {
+        errno = EPERM;
+        return -1;
+    }
+    return (int)syscall(SYS_unlinkat, folder_fd, name, flags);
 }

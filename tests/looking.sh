@@ -58,6 +58,37 @@ no_monitors() {
 case_ 'a folder that cannot be made is refused before the first step' \
   no_monitors
 
+# What is refused leaves nothing and changes nothing: by memory, by a damaged
+# state, by a file of the metrics that is none.
+untouched() {
+  train 3 small/in --config ds.json --host-memory 1M --trace small.json \
+    --set csv_monitor.output_path=small.csv && ! test -e small &&
+    ! test -e small.csv && ! test -e small.json || return 1
+  cp -r run was && cp -r sheets was.sheets && rm -r was/state-* was/latest &&
+    mkdir was/state-00000001 && : >was/state-00000001/manifest.json &&
+    echo '{"displayTimeUnit":"ms"}' >was.json && cp -r was is &&
+    cp -r was.sheets is.sheets && cp was.json is.json || return 1
+  train 4 is --config ds.json --resume --trace is.json \
+    --set csv_monitor.output_path=is.sheets && diff -r was is &&
+    diff -r was.sheets is.sheets && cmp was.json is.json || return 1
+  train 2 none/in --config ds.json --metrics ids.jsonl --trace none.json &&
+    says 'ids.jsonl is there and is no metrics file' && ! test -e none &&
+    ! test -e none.json
+}
+case_ 'a run that is refused leaves nothing and changes nothing' untouched
+# FIFOs that nobody reads, where files are to be.
+fifos() {
+  mkdir -p held && mkfifo held/metrics.jsonl &&
+    train 2 held --config ds.json && says 'held/metrics.jsonl is a FIFO' &&
+    test "$(ls held)" = metrics.jsonl && rm held/metrics.jsonl &&
+    mkdir -p pipes/DeepSpeedJobName &&
+    mkfifo pipes/DeepSpeedJobName/Train_Samples_lr.csv &&
+    train 2 held --config ds.json --set csv_monitor.output_path=pipes &&
+    says 'pipes/DeepSpeedJobName/Train_Samples_lr.csv is a FIFO' &&
+    test -z "$(ls held)" && ! grep -q '^memory made ready' out
+}
+case_ 'a FIFO in the place of a file is refused, and not waited for' fifos
+
 watching() {
   train 0 watched --watch && test "$(grep -c '^step' out)" -eq 3 &&
     test "$(grep -c '^  device .* host .* compute' out)" -eq 3 &&

@@ -221,6 +221,59 @@ fails_late() {
     test -d late/state-00000012 && test -s late/model/config.json
 }
 case_ 'a failed save is told, tried again, and fails the run' fails_late
+# A folder of the user's bears the name of the link, to the end, or until the
+# first save is in the metrics, of which a pipe holds fewer than 100 lines.
+no_link() {
+  mkdir -p bound/latest/mine && trains 1 bound --save-steps 4 &&
+    says 'bound/state-00000004 is saved, but latest does not lead to it' &&
+    says 'zero-offload: cannot rename bound/.latest.partial' &&
+    ! says 'no state was saved' && test -d bound/latest/mine &&
+    test "$(grep -c '"kind":"save"' bound/metrics.jsonl)" -eq 3 &&
+    test "$(ls -d bound/state-*)" = 'bound/state-00000008
+bound/state-00000012' && test -s bound/model/config.json &&
+    no_leftovers bound || return 1
+  trains 1 bound --resume --max-steps 13 && prints 'behind step 12' || return 1
+  mkdir -p cured/latest && mkfifo save || return 1
+  while IFS= read -r line; do
+    case $line in *'"kind":"save"'*) rmdir cured/latest 2>/dev/null ;; esac
+  done <save &
+  trains 0 cured --save-steps 100 --max-steps 300 --metrics save \
+    --logging-steps 100000 &&
+    says 'cured/state-00000100 is saved, but latest' &&
+    test "$(readlink cured/latest)" = state-00000300
+}
+case_ 'a state whose link is not made is saved, and that is told' no_link
+# The user's folder is in a state that is saved again.
+replaces_half() {
+  cp -r kept half && mkdir half/state-00000012/mine &&
+    trains 0 half --resume=half/state-00000009 &&
+    says 'half/state-00000012 is saved, but the state that it replaces is' &&
+    test -d half/.state-00000012.replaced/mine &&
+    exits 0 inspect --model half/state-00000012 && trains 0 half --resume &&
+    prints 'behind step 12' && test -d half/.state-00000012.replaced/mine
+}
+case_ 'so is one that replaces what cannot be removed' replaces_half
+# States that the user has put elsewhere, with a link in their place.
+links() {
+  mkdir away && cp -r kept linked && mv linked/state-000000* away &&
+    ln -s ../away/state-00000009 ../away/state-00000012 linked &&
+    trains 2 linked && says 'holds states of an earlier run' &&
+    trains 0 linked --resume && prints 'behind step 12 of 12' || return 1
+  cp -r linked again_linked && steps=13 &&
+    trains 0 linked --resume --save-total-limit 1 &&
+    test "$(ls -d linked/state-*)" = linked/state-00000013 &&
+    trains 0 again_linked --overwrite &&
+    test "$(ls -d again_linked/state-*)" = again_linked/state-00000013
+  result=$?
+  steps=12
+  rm -r linked/state-00000013 linked/model
+  ln -s ../away/nowhere linked/state-00000013 &&
+    ln -s ../away/state-00000009 linked && trains 0 linked --resume &&
+    says 'linked/state-00000013' && prints 'behind step 9 of 12' &&
+    exits 0 inspect --model away/state-00000009 &&
+    exits 0 inspect --model away/state-00000012 && test "$result" -eq 0
+}
+case_ 'a link to a state is one, and is all that is removed of it' links
 full_disk() {
   mkdir disk && unshare -rm sh -c 'mount -t tmpfs -o size=4m none disk &&
     "$@"' sh "$program" train --model words --data ids.jsonl --bf16 \
@@ -332,15 +385,16 @@ usr1s() {
     cmp long/model/model.safetensors straight/model/model.safetensors &&
     test "$(count_steps)" -eq $steps
 }
-# Not at its first step yet: nobody reads its metrics.
+# Not at its first step, which nobody comes to who waits for a reader of the
+# metrics: the plan is printed, and behind it the folder is there.
 prepares() {
   mkfifo pipe 2>/dev/null
-  rm -rf early/metrics.jsonl
+  : >out
   $started "$program" train --model words --data ids.jsonl --bf16 \
-    --max-steps 12 --output early --metrics pipe "$@" >out 2>err &
+    --max-steps 12 --output early/in --metrics pipe "$@" >out 2>err &
   child=$!
   tries=0
-  until test -e early/metrics.jsonl; do
+  until test -s out; do
     kill -0 $child 2>/dev/null && test $tries -lt 600 || return 1
     tries=$((tries + 1))
     sleep 0.05
@@ -355,13 +409,17 @@ leaves() {
     says "zero-offload: stopped by SIG$1 before its first step"
 }
 early() {
-  prepares && leaves TERM 1 && prepares --resume && leaves HUP 1 &&
-    prepares --resume && kill -s USR1 $child || return 1
+  prepares && test -d early/in && leaves TERM 1 && ! test -e early &&
+    prepares --resume && leaves HUP 1 && ! test -e early && mkdir early &&
+    prepares && leaves TERM 1 && test -d early && test -z "$(ls -A early)" &&
+    mkdir early/in && prepares && leaves TERM 1 && test -d early/in &&
+    test -z "$(ls -A early/in)" && prepares --resume && kill -s USR1 $child ||
+    return 1
   cat pipe >pipe.jsonl
   wait $child
   code=$?
-  test "$code" -eq 0 && prints 'saved early/state-00000001' &&
-    prepares --resume && leaves TERM 143
+  test "$code" -eq 0 && prints 'saved early/in/state-00000001' &&
+    prepares --resume && leaves TERM 143 && test -s early/in/metrics.jsonl
 }
 # A folder of the user's in an old state: it stays, and nobody is held up.
 foreign() {
@@ -379,7 +437,7 @@ case_ 'a folder of the user in an old state holds up no run' foreign
 reading() {
   awk 'NR == 1 { for (i = 0; i < 200000; i++) print }' ids.jsonl >many.jsonl
   "$program" train --model words --data many.jsonl --backend host \
-    --max-steps 12 --output early "$@" >out 2>err &
+    --max-steps 12 --output early/in "$@" >out 2>err &
   child=$!
   until test $((0x$(sed -n 's/^SigCgt:[^0-9a-f]*//p' /proc/$child/status) &
     0x4000)) -ne 0; do

@@ -372,7 +372,7 @@ no_parents() {
     >out 2>err)
   test $? -eq 1 && test ! -e gone && test -d own && test -z "$(ls -A own)" &&
     exits 2 train --model words --data ids.jsonl --output ids.jsonl/a/b &&
-    says -- '--output ids.jsonl/a/b: ids.jsonl: Not a directory' &&
+    says -- '--output ids.jsonl/a/b: cannot make folder ids.jsonl: Not a' &&
     exits 2 init --model words --output ids.jsonl/a &&
     exits 0 init --model words --dry-run --output gone/a && test ! -e gone
 }

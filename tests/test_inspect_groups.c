@@ -12,20 +12,17 @@
 #define ITEMS_MAX 16
 
 static struct zo_tensor_info infos[ITEMS_MAX];
-static struct zo_inspect_item items[ITEMS_MAX];
-static size_t count;
+static struct zo_inspect_list list;
 
 static void add(const char *kind, const char *name, enum zo_element element,
                 int64_t rows)
 {
-    struct zo_tensor_info *info = &infos[count];
+    struct zo_tensor_info *info = &infos[list.count];
 
     *info = (struct zo_tensor_info){
         .name = name, .element = element, .rank = 1, .shape = {rows}};
     TAP_CHECK(zo_tensor_info_measure(info));
-    items[count] =
-        (struct zo_inspect_item){.info = info, .kind = kind, .index = count};
-    count++;
+    TAP_CHECK_INT(zo_inspect_list_add(&list, info, kind), ZO_OK);
 }
 
 /* What is printed of those that were added, which are then forgotten. */
@@ -34,7 +31,7 @@ static bool prints(const char *want)
     char *got = NULL;
     size_t got_bytes = 0;
     FILE *file = open_memstream(&got, &got_bytes);
-    const enum zo_status status = zo_inspect_print_groups(file, items, count);
+    const enum zo_status status = zo_inspect_list_print(&list, file);
     bool same;
 
     (void)fclose(file);
@@ -43,7 +40,7 @@ static bool prints(const char *want)
         (void)printf("# got\n%s# want\n%s", got, want);
     }
     free(got);
-    count = 0;
+    zo_inspect_list_fini(&list);
     return same;
 }
 
@@ -89,11 +86,14 @@ static void test_memory(void)
     FILE *file = tmpfile();
 
     TAP_CHECK(file != NULL);
+    zo_memory_fail_at(1);
+    TAP_CHECK_INT(zo_inspect_list_add(&list, &infos[0], ""), ZO_E_NOMEM);
+    zo_memory_fail_at(0);
     add("", "a.0", ZO_ELEMENT_F32, 1024);
     zo_memory_fail_at(1);
-    TAP_CHECK(zo_inspect_print_groups(file, items, count) == ZO_E_NOMEM);
+    TAP_CHECK_INT(zo_inspect_list_print(&list, file), ZO_E_NOMEM);
     zo_memory_fail_at(0);
-    count = 0;
+    zo_inspect_list_fini(&list);
     (void)fclose(file);
 }
 

@@ -345,8 +345,8 @@ static void check_failures(void)
 {
     struct zo_metrics *metrics = NULL;
     struct zo_metrics_options options = {
-        .path = "/dev/full",
-        .second_path = second_path,
+        .path = first_path,
+        .second_path = "/dev/full",
     };
     const struct zo_run_metrics run = {.version = "2"};
 
@@ -354,13 +354,12 @@ static void check_failures(void)
     TAP_CHECK_INT(zo_metrics_run(metrics, &run), ZO_E_IO);
     zo_metrics_close(metrics);
     TAP_CHECK(strstr(zo_err_last()->text, "/dev/full") != NULL);
-    TAP_CHECK(strchr(read_text(second_path), '\n') != NULL); /* still */
+    TAP_CHECK(strchr(read_text(first_path), '\n') != NULL); /* still */
 
     /* What cannot be opened costs nothing of the other. */
-    options.path = second_path;
     options.second_path = "no-such-folder/metrics.jsonl";
     TAP_CHECK_INT(zo_metrics_open(&options, &metrics), ZO_E_USAGE);
-    TAP_CHECK(strchr(read_text(second_path), '\n') != NULL);
+    TAP_CHECK(strchr(read_text(first_path), '\n') != NULL);
     options.second_path = second_path;
 
     options.path = "no-such-folder/metrics.jsonl";
@@ -371,6 +370,35 @@ static void check_failures(void)
     TAP_CHECK_INT(zo_metrics_open(&options, &metrics), ZO_E_NOMEM);
     zo_memory_fail_at(0);
     zo_metrics_close(NULL);
+}
+
+/* Neither by a check, nor by an open that fails when one is open. */
+static void check_refusals(void)
+{
+    struct zo_metrics *metrics = NULL;
+    const struct zo_metrics_options options = {
+        .path = first_path, .second_path = second_path, .is_append = true};
+
+    TAP_CHECK_INT(zo_metrics_check(&options), ZO_OK);
+    TAP_CHECK(access(first_path, F_OK) != 0);
+    TAP_CHECK(access(second_path, F_OK) != 0);
+    TAP_CHECK(symlink("no-such-folder/a.jsonl", first_path) == 0);
+    TAP_CHECK_INT(zo_metrics_check(&options), ZO_OK);
+    TAP_CHECK_INT(zo_metrics_open(&options, &metrics), ZO_E_USAGE);
+    TAP_CHECK(access(second_path, F_OK) != 0 && unlink(first_path) == 0);
+    TAP_CHECK(write_text(first_path, "{\"kind\":\"run\"}\nnot ours"));
+    TAP_CHECK_INT(zo_metrics_check(&options), ZO_E_USAGE);
+    TAP_CHECK_INT(zo_metrics_open(&options, &metrics), ZO_E_USAGE);
+    TAP_CHECK(access(second_path, F_OK) != 0);
+    TAP_CHECK(strcmp(read_text(first_path), "{\"kind\":\"run\"}\nnot ours") ==
+              0);
+
+    /* Nobody reads it, and nobody waits. */
+    TAP_CHECK(unlink(first_path) == 0 && mkfifo(first_path, 0600) == 0);
+    TAP_CHECK_INT(zo_metrics_open(&options, &metrics), ZO_E_USAGE);
+    TAP_CHECK(strstr(zo_err_last()->text, first_path) != NULL);
+    TAP_CHECK(strstr(zo_err_last()->text, "is a FIFO") != NULL);
+    TAP_CHECK(access(second_path, F_OK) != 0);
 }
 
 /* Each case in a folder of its own. */
@@ -392,6 +420,7 @@ IN_FOLDER(full_disk)
 IN_FOLDER(fresh)
 IN_FOLDER(one_file_twice)
 IN_FOLDER(failures)
+IN_FOLDER(refusals)
 
 int main(void)
 {
@@ -404,6 +433,7 @@ int main(void)
         {"a fresh run empties an old file", test_fresh},
         {"two names of one file get one copy", test_one_file_twice},
         {"a failing file is named and does not stop the other", test_failures},
+        {"what is refused leaves nothing behind", test_refusals},
     };
     return tap_run(cases, TAP_COUNT(cases));
 }

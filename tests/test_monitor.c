@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "src/base/folders.h"
 #include "src/base/memory.h"
 #include "tests/tap.h"
 
@@ -377,14 +379,82 @@ static void test_refusals(void)
     tear_down();
 }
 
+/* A FIFO that nobody reads is not waited for, and nothing else made. */
+static void test_fifo(void)
+{
+    const struct zo_monitor_options options = both();
+    char path[300];
+
+    TAP_CHECK(set_up());
+    TAP_CHECK_INT(zo_monitor_check(&options), ZO_OK);
+    TAP_CHECK(access(board, F_OK) != 0 && access(csv, F_OK) != 0);
+    TAP_CHECK_INT(zo_folders_make(NULL, csv, ZO_E_IO), ZO_OK);
+    (void)snprintf(path, sizeof(path), "%s/Eval_Samples_loss.csv", csv);
+    TAP_CHECK_INT(mkfifo(path, 0600), 0);
+    TAP_CHECK_INT(write_some(&options), ZO_E_USAGE);
+    TAP_CHECK(strstr(zo_err_last()->text, path) != NULL);
+    TAP_CHECK(access(board, F_OK) != 0);
+    (void)snprintf(path, sizeof(path), "%s/Train_Samples_lr.csv", csv);
+    TAP_CHECK(access(path, F_OK) != 0);
+    tear_down();
+}
+
+/* Nor one of the name that the event file is to have, in this second or the
+ * next ones. */
+static void test_fifo_for_events(void)
+{
+    const struct zo_monitor_options options = both();
+    char host[65] = "", path[400];
+
+    TAP_CHECK(set_up());
+    TAP_CHECK_INT(zo_folders_make(NULL, board, ZO_E_IO), ZO_OK);
+    TAP_CHECK(gethostname(host, sizeof(host) - 1) == 0);
+    for (int i = 0; i < 5; i++) {
+        (void)snprintf(path, sizeof(path),
+                       "%s/events.out.tfevents.%010lld.%s.%ld.0", board,
+                       (long long)time(NULL) + i, host, (long)getpid());
+        TAP_CHECK_INT(mkfifo(path, 0600), 0);
+    }
+    TAP_CHECK_INT(write_some(&options), ZO_E_USAGE);
+    TAP_CHECK(strstr(zo_err_last()->text, "events.out.tfevents.") != NULL);
+    tear_down();
+}
+
+/* A head that was cut off is written anew. */
+static void test_half_a_head(void)
+{
+    const struct zo_monitor_options options = both();
+    char path[300];
+    FILE *file;
+
+    TAP_CHECK(set_up());
+    TAP_CHECK_INT(zo_folders_make(NULL, csv, ZO_E_IO), ZO_OK);
+    (void)snprintf(path, sizeof(path), "%s/Eval_Samples_loss.csv", csv);
+    file = fopen(path, "w");
+    TAP_CHECK(file != NULL && fputs("step,l", file) >= 0);
+    TAP_CHECK(fclose(file) == 0);
+    TAP_CHECK_INT(write_some(&options), ZO_OK);
+    TAP_CHECK(strcmp(read_csv("Eval_Samples_loss.csv"),
+                     "step,loss\r\n8,6.5\r\n") == 0);
+    tear_down();
+}
+
 static void test_no_memory(void)
 {
     const struct zo_monitor_options options = both();
+    struct zo_monitor *monitor = NULL;
+    enum zo_status status = ZO_E_NOMEM;
+    uint64_t nth = 1;
 
     TAP_CHECK(set_up());
-    zo_memory_fail_at(1);
-    TAP_CHECK_INT(write_some(&options), ZO_E_NOMEM);
-    zo_memory_fail_at(0);
+    for (; status == ZO_E_NOMEM; nth++) {
+        zo_memory_fail_at(nth);
+        status = zo_monitor_open(&options, &monitor);
+        zo_memory_fail_at(0);
+    }
+    zo_monitor_close(monitor);
+    TAP_CHECK_INT(status, ZO_OK);
+    TAP_CHECK(nth > 10);
     tear_down();
 }
 
@@ -394,6 +464,9 @@ static const struct tap_case cases[] = {
     {"CSV files are those of csv_monitor", test_csv},
     {"fp16 adds the loss scale", test_loss_scale},
     {"what is another file is refused", test_refusals},
+    {"a FIFO is refused, and nothing made", test_fifo},
+    {"so is one that bears the event file's name", test_fifo_for_events},
+    {"half a head is none", test_half_a_head},
     {"no memory is told", test_no_memory},
 };
 

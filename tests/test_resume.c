@@ -80,8 +80,10 @@ static enum zo_status save(struct tiny_run *run, const char *folder)
         .piece_elems = 300,
         .shard_bytes = 20000,
     };
+    struct zo_state_written written = {0};
 
-    return zo_trainer_save(run->trainer, &options, NULL);
+    ZO_TRY(zo_trainer_save(run->trainer, &options, &written));
+    return written.late.status; /* latest is wanted too */
 }
 
 static enum zo_status on_step(void *context,

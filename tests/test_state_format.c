@@ -82,6 +82,8 @@ static enum zo_status give(void *context, enum zo_state_kind kind, size_t index,
     return ZO_OK;
 }
 
+static struct zo_state_written written; /* of the last save */
+
 static enum zo_status save_type(const char *folder, int64_t step,
                                 enum zo_dtype moment_type,
                                 struct zo_pool *with_pool)
@@ -106,7 +108,8 @@ static enum zo_status save_type(const char *folder, int64_t step,
     };
 
     run.step = step;
-    return zo_state_write(&options, NULL);
+    written = (struct zo_state_written){0};
+    return zo_state_write(&options, &written);
 }
 
 static enum zo_status save(const char *folder, int64_t step)
@@ -230,7 +233,6 @@ static void test_infinite_best_loss(void)
         .context = (void *)(uintptr_t)&type,
         .pool = pool,
     };
-    struct zo_state_written written = {0};
     struct zo_state *state = NULL;
 
     run.best_loss = INFINITY;
@@ -307,7 +309,6 @@ static void test_long_pieces(void)
         .context = &zeros,
         .pool = pool,
     };
-    struct zo_state_written written = {0};
 
     for (zeros = 0; zeros <= LONG; zeros += LONG / 8) {
         const bool has_none = zeros == LONG;
@@ -336,7 +337,6 @@ static void test_spares_the_processor(void)
         .piece_elems = 1000,
         .spares_cpu = true,
     };
-    struct zo_state_written written = {0};
     struct zo_pool *one_worker = NULL;
 
     TAP_CHECK_INT(zo_pool_open(1, &one_worker), ZO_OK);
@@ -579,6 +579,7 @@ static const struct {
     {"\"config.json\":", "\"config.json\":7,\"a\":"},
     {"zero-offload training state", "something else"},
     {"\"step\":1,", "\"step\":-1,"},
+    {"\"step\":1,", "\"step\":0,"},
     {"\"step\":1,", "\"step\":1e3,"},
     {"\"step\":1,", ""},
     {"\"seed\":\"ffff", "\"seed\":\"FFFF"},
@@ -695,43 +696,6 @@ static void test_refuses_other_folders(void)
 /* ---- whole or not there ----------------------------------------------------
  */
 
-/* With state 1 there: state 2 is whole or not there; 1 is whole. */
-static void check_after(const char *name, enum zo_status status)
-{
-    const char *second = fx_path("%s/state-00000002", name);
-    const bool is_there = fx_is_there(second);
-
-    TAP_CHECK(status != ZO_OK || is_there);
-    TAP_CHECK(!is_there || read_all(second, ZO_F32) == ZO_OK);
-    TAP_CHECK_INT(read_all(fx_path("%s/state-00000001", name), ZO_F32), ZO_OK);
-    TAP_CHECK_INT(read_all(fx_path("%s/latest", name), ZO_F32), ZO_OK);
-}
-
-static void test_failed_writes_leave_nothing(void)
-{
-    const char *name = "faults", *folder = new_folder(name);
-    enum zo_status status = ZO_E_IO;
-    int failures = 0;
-
-    TAP_CHECK_INT(save(folder, 1), ZO_OK);
-    for (int nth = 1; status != ZO_OK; nth++) {
-        disk_fault_calls = 0;
-        disk_fault_at = nth;
-        status = save(folder, 2);
-        disk_fault_at = 0;
-        TAP_CHECK(status == ZO_OK || status == ZO_E_IO);
-        TAP_CHECK_INT((long long)fx_count_files(folder, ".state"), 0);
-        TAP_CHECK_INT((long long)fx_count_files(folder, ".latest"), 0);
-        check_after(name, status);
-        failures += status != ZO_OK;
-        if (fx_is_there(fx_path("faults/state-00000002"))) {
-            TAP_CHECK_INT(zo_state_folder_remove(folder, 2), ZO_OK);
-            TAP_CHECK_INT(zo_state_folder_point(folder, 1), ZO_OK);
-        }
-    }
-    TAP_CHECK(failures > 20);
-}
-
 static void test_each_failed_allocation_is_clean(void)
 {
     const char *folder = new_folder("memory");
@@ -742,6 +706,7 @@ static void test_each_failed_allocation_is_clean(void)
         zo_memory_fail_at(nth);
         status = save(folder, 1);
         zo_memory_fail_at(0);
+        status = status == ZO_OK ? written.late.status : status;
         failures += status == ZO_E_NOMEM;
         TAP_CHECK_INT((long long)fx_count_files(folder, ".state"), 0);
     }
@@ -783,57 +748,6 @@ static void test_replaces_the_same_step(void)
     TAP_CHECK_INT((long long)fx_count_files(folder, ".state"), 0);
 }
 
-/* ---- folders ---------------------------------------------------------------
- */
-
-static void test_lists_newest_first(void)
-{
-    static const char *const others[] = {
-        "state-1",         "state-0000000x",  "state-00000007.tmp",
-        "xstate-00000007", "state-000000007", "state-99999999999999999999"};
-    const char *folder = new_folder("list");
-    int64_t *steps = NULL;
-    size_t count = 0;
-
-    for (size_t i = 0; i < TAP_COUNT(others); i++) {
-        fx_folder(fx_path("list/%s", others[i]));
-    }
-    fx_write_text(fx_path("list/state-00000009"), "a file");
-    fx_folder(fx_path("list/state-00000010"));
-    fx_folder(fx_path("list/state-123456789"));
-    fx_folder(fx_path("list/state-00000002"));
-    TAP_CHECK_INT(zo_state_folder_list(folder, &steps, &count), ZO_OK);
-    TAP_CHECK_INT((long long)count, 3);
-    TAP_CHECK_INT(steps[0], 123456789);
-    TAP_CHECK_INT(steps[1], 10);
-    TAP_CHECK_INT(steps[2], 2);
-    zo_free(steps);
-    TAP_CHECK_INT(zo_state_folder_list(fx_path("none"), &steps, &count), ZO_OK);
-    TAP_CHECK_INT((long long)count, 0);
-}
-
-static void test_cleans_what_killed_runs_leave(void)
-{
-    const char *folder = new_folder("left");
-
-    fx_folder(fx_path("left/.state-00000001.partial"));
-    fx_write_text(fx_path("left/.state-00000001.partial/x"), "");
-    fx_folder(fx_path("left/.state-00000002.removed"));
-    fx_folder(fx_path("left/.state-00000003.replaced"));
-    fx_folder(fx_path("left/.state-00000004.replaced"));
-    fx_folder(fx_path("left/state-00000004"));
-    fx_write_text(fx_path("left/.latest.partial"), "");
-    fx_folder(fx_path("left/.state-mine.partial"));
-    fx_folder(fx_path("left/.other.partial"));
-    TAP_CHECK_INT(zo_state_folder_clean(folder), ZO_OK);
-    TAP_CHECK(fx_is_there(fx_path("left/state-00000003")));
-    TAP_CHECK(fx_is_there(fx_path("left/state-00000004")));
-    TAP_CHECK(fx_is_there(fx_path("left/.state-mine.partial")));
-    TAP_CHECK(fx_is_there(fx_path("left/.other.partial")));
-    TAP_CHECK_INT((long long)fx_count_files(folder, ".state-0"), 0);
-    TAP_CHECK_INT((long long)fx_count_files(folder, ".latest"), 0);
-}
-
 int main(void)
 {
     static const struct tap_case cases[] = {
@@ -856,16 +770,11 @@ int main(void)
         {"frames cannot claim more than their room",
          test_bounds_what_frames_claim},
         {"other folders are refused", test_refuses_other_folders},
-        {"each failed write leaves nothing half",
-         test_failed_writes_leave_nothing},
         {"each failed allocation is clean",
          test_each_failed_allocation_is_clean},
         {"all is on the disk before it has its name",
          test_syncs_before_it_renames},
         {"a state of the same step is replaced", test_replaces_the_same_step},
-        {"states are listed newest first", test_lists_newest_first},
-        {"what killed runs leave is removed",
-         test_cleans_what_killed_runs_leave},
     };
     int result;
 

@@ -160,6 +160,9 @@ static enum zo_status run_traced(struct tiny_knobs knobs,
         status = tiny_start(&run);
     }
     if (status == ZO_OK) {
+        status = zo_trace_create(trace);
+    }
+    if (status == ZO_OK) {
         status = tiny_train(&run, result);
     }
     zo_trace_close(trace);
@@ -463,28 +466,34 @@ static void test_refused_files(void)
     TAP_CHECK(strcmp(text, "{\"not\": \"a trace\"}") == 0);
     free(text);
     TAP_CHECK(refuses(fx_path("nowhere/t.json"), 1, 2, "nowhere/t.json"));
-    TAP_CHECK(refuses("/", 1, 2, "cannot open --trace /"));
+    TAP_CHECK(refuses("/", 1, 2, "cannot write trace /"));
     TAP_CHECK(refuses(fx_path("long.json"), 5, 105, "at most 100"));
     TAP_CHECK(!fx_is_there(fx_path("long.json")));
 }
 
-/* It is a whole trace from the start, also where there was an older one. */
+/* It is a whole trace from the start, also where there was an older one, which
+ * stands until then. */
 static void test_empty(void)
 {
     const char *path = fx_path("empty.json");
     const struct zo_trace_options options = options_of(path, 1, 2);
     struct zo_trace *trace = NULL;
     static struct tiny_result result;
+    size_t before = 0;
 
     for (int i = 0; i < 2; i++) {
         TAP_CHECK_INT(zo_trace_open(&options, &trace), ZO_OK);
+        TAP_CHECK_INT(fx_is_there(path), i > 0);
+        TAP_CHECK_INT((long long)bytes_in(path), (long long)before);
+        TAP_CHECK_INT(zo_trace_create(trace), ZO_OK);
         TAP_CHECK_INT((long long)bytes_in(path), (long long)empty_bytes());
         TAP_CHECK(read_file(path));
         close_file();
         zo_trace_close(trace);
         TAP_CHECK_INT((long long)bytes_in(path), (long long)empty_bytes());
         TAP_CHECK_INT(run_traced(two_devices, &options, &result), ZO_OK);
-        TAP_CHECK(bytes_in(path) > empty_bytes());
+        before = bytes_in(path);
+        TAP_CHECK(before > empty_bytes());
     }
 }
 
@@ -530,6 +539,7 @@ static void test_steady(void)
     knobs.trace = trace;
     TAP_CHECK_INT(tiny_open(&knobs, &run), ZO_OK);
     TAP_CHECK_INT(tiny_start(&run), ZO_OK);
+    TAP_CHECK_INT(zo_trace_create(trace), ZO_OK);
     TAP_CHECK_INT(train_frozen(&run, trace), ZO_OK);
     bytes = bytes_in(path);
     zo_trace_close(trace); /* there is no more to write */
@@ -557,6 +567,7 @@ static void test_full(void)
     knobs.trace = trace;
     TAP_CHECK_INT(tiny_open(&knobs, &run), ZO_OK);
     TAP_CHECK_INT(tiny_start(&run), ZO_OK);
+    TAP_CHECK_INT(zo_trace_create(trace), ZO_OK);
     TAP_CHECK_INT(train_frozen(&run, trace), ZO_E_IO);
     TAP_CHECK(strstr(zo_err_last()->text, "/dev/full") != NULL);
     TAP_CHECK_INT(zo_trace_write(trace), ZO_OK);

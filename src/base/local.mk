@@ -8,6 +8,10 @@ libzo_a_SOURCES += \
 	src/base/disk_probe.c \
 	src/base/disk_probe.h \
 	src/base/dtype.h \
+	src/base/file_check.c \
+	src/base/file_check.h \
+	src/base/folders.c \
+	src/base/folders.h \
 	src/base/memory.c \
 	src/base/memory.h \
 	src/base/notes.c \
@@ -28,8 +32,13 @@ libzo_a_SOURCES += \
 	src/base/uring_probe.h
 
 check_PROGRAMS += \
+	tests/test_file_check \
+	tests/test_folders \
 	tests/test_numa \
 	tests/test_pool
+tests_test_file_check_SOURCES = tests/test_file_check.c $(model_fixtures)
+tests_test_folders_SOURCES = tests/test_folders.c tests/disk_faults.c \
+	tests/disk_faults.h $(model_fixtures)
 tests_test_numa_SOURCES = tests/test_numa.c $(fake_root)
 
 libzo_a_SOURCES += \

@@ -53,6 +53,8 @@ check_PROGRAMS += \
 	tests/test_pickle \
 	tests/test_safetensors \
 	tests/test_safetensors_writer \
+	tests/test_state_faults \
+	tests/test_state_folder \
 	tests/test_state_format \
 	tests/test_torch_bin \
 	tests/test_zip_archive
@@ -65,6 +67,9 @@ tests_test_pickle_SOURCES = tests/test_pickle.c $(model_fixtures)
 tests_test_safetensors_SOURCES = tests/test_safetensors.c $(model_fixtures)
 tests_test_safetensors_writer_SOURCES = tests/test_safetensors_writer.c \
 	$(model_fixtures)
+tests_test_state_faults_SOURCES = tests/test_state_faults.c \
+	tests/disk_faults.c tests/disk_faults.h $(model_fixtures)
+tests_test_state_folder_SOURCES = tests/test_state_folder.c $(model_fixtures)
 tests_test_state_format_SOURCES = tests/test_state_format.c \
 	tests/disk_faults.c tests/disk_faults.h $(model_fixtures)
 tests_test_torch_bin_SOURCES = tests/test_torch_bin.c $(model_fixtures)

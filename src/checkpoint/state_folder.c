@@ -70,13 +70,13 @@ static bool read_name(const char *name, const char *rest, int64_t *step_out)
     return strncmp(wanted, name, (size_t)(digits + count - name)) == 0;
 }
 
-/* A folder itself, no link to one. */
-static bool is_folder(DIR *stream, const char *name)
+/* A folder, or a link: where that leads to is seen when it is opened. */
+static bool may_be_state(int folder, const char *name)
 {
     struct stat info;
 
-    return fstatat(dirfd(stream), name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-           S_ISDIR(info.st_mode);
+    return fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+           (S_ISDIR(info.st_mode) || S_ISLNK(info.st_mode));
 }
 
 static int compare_newest(const void *a, const void *b)
@@ -115,7 +115,7 @@ static enum zo_status list(const char *folder, const char *suffix,
 
         if ((suffix != NULL && entry->d_name[0] != '.') ||
             !read_name(name, rest, &step) ||
-            !is_folder(stream, entry->d_name)) {
+            !may_be_state(dirfd(stream), entry->d_name)) {
             continue;
         }
         ZO_TRY_GOTO(close_stream, zo_grow(&steps, count, &capacity,
@@ -141,6 +141,19 @@ enum zo_status zo_state_folder_list(const char *folder, int64_t **steps_out,
     return list(folder, NULL, steps_out, count_out);
 }
 
+enum zo_status zo_state_folder_discard(const char *path)
+{
+    struct stat info;
+
+    if (lstat(path, &info) != 0 || !S_ISLNK(info.st_mode)) {
+        return zo_disk_remove_folder(path);
+    }
+    return unlink(path) == 0
+               ? ZO_OK
+               : ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot remove %s: %s", path,
+                                strerror(errno));
+}
+
 enum zo_status zo_state_folder_remove(const char *folder, int64_t step)
 {
     char *path = NULL, *hidden = NULL;
@@ -149,9 +162,9 @@ enum zo_status zo_state_folder_remove(const char *folder, int64_t step)
     ZO_TRY(zo_state_folder_path(folder, step, &path));
     ZO_TRY_GOTO(free_paths,
                 zo_state_folder_hidden(folder, step, "removed", &hidden));
-    ZO_TRY_GOTO(free_paths, zo_disk_remove_folder(hidden));
+    ZO_TRY_GOTO(free_paths, zo_state_folder_discard(hidden));
     ZO_TRY_GOTO(free_paths, zo_disk_rename(path, hidden));
-    ZO_TRY_GOTO(free_paths, zo_disk_remove_folder(hidden));
+    ZO_TRY_GOTO(free_paths, zo_state_folder_discard(hidden));
 
 free_paths:
     zo_free(path);
@@ -164,12 +177,16 @@ static enum zo_status put_back(const char *folder, int64_t step)
 {
     char *path = NULL, *hidden = NULL;
     enum zo_status status;
+    struct stat info;
 
     ZO_TRY(zo_state_folder_path(folder, step, &path));
     ZO_TRY_GOTO(free_paths,
                 zo_state_folder_hidden(folder, step, "replaced", &hidden));
-    status = access(path, F_OK) == 0 ? zo_disk_remove_folder(hidden)
-                                     : zo_disk_rename(hidden, path);
+    if (lstat(path, &info) == 0) {
+        (void)!zo_state_folder_discard(hidden); /* in the way of nobody */
+    } else {
+        status = zo_disk_rename(hidden, path);
+    }
 
 free_paths:
     zo_free(path);
@@ -184,7 +201,7 @@ static enum zo_status remove_hidden(const char *folder, int64_t step,
     enum zo_status status;
 
     ZO_TRY(zo_state_folder_hidden(folder, step, suffix, &hidden));
-    status = zo_disk_remove_folder(hidden);
+    status = zo_state_folder_discard(hidden);
     zo_free(hidden);
     return status;
 }

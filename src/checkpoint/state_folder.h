@@ -1,7 +1,8 @@
 /*
  * The states in a run's folder: which there are, removal, leftovers.
  *
- * Layer 6.
+ * Layer 6.  A state may be a link: it is listed whatever it leads to, and where
+ * a state is removed, the link alone goes.
  */
 #ifndef ZO_SRC_CHECKPOINT_STATE_FOLDER_H
 #define ZO_SRC_CHECKPOINT_STATE_FOLDER_H
@@ -32,6 +33,12 @@ enum zo_status zo_state_folder_list(const char *folder, int64_t **steps_out,
 /* Removes a state; killed half way, it has lost its name already. */
 enum zo_status zo_state_folder_remove(const char *folder,
                                       int64_t step) ZO_MUST_CHECK;
+
+/*
+ * Removes a folder that holds files and links only, or a link and nothing of
+ * what it leads to; one that is not there is no error.  ZO_E_IO.
+ */
+enum zo_status zo_state_folder_discard(const char *path) ZO_MUST_CHECK;
 
 /*
  * Removes what killed runs have left: states half written, half removed, or

@@ -48,7 +48,7 @@ const char *zo_state_kind_name(enum zo_state_kind kind);
 
 /* Where a run stands.  Every field is in the manifest, exactly. */
 struct zo_state_run {
-    int64_t step;            /* that the state is after */
+    int64_t step;            /* that the state is after; from 1 */
     int64_t optimizer_steps; /* of those, not skipped */
     int64_t tokens_total;
     double best_loss; /* of evaluations; infinite: none */

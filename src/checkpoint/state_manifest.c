@@ -298,6 +298,9 @@ static enum zo_status read_run(struct zo_json_scan *scan,
         ZO_TRY(zo_json_scan_uint(scan, &count));
         memcpy(at, &count, sizeof(count));
     }
+    if (run->step < 1) { /* nobody saves before the first */
+        return zo_json_scan_fail(scan, "a step above 0 before");
+    }
     return expect_end(scan, '}');
 }
 

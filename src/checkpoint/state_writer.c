@@ -49,7 +49,6 @@ struct job {
     size_t task_count;
     struct writer *writers; /* owned */
     size_t writer_count;
-    bool is_in_place;
 
     pthread_mutex_t lock; /* guards the manifest's shards and what follows */
     pthread_cond_t has_written;
@@ -439,24 +438,45 @@ static enum zo_status write_readme(const struct job *job)
 /* Under its name, in place of one of the same step. */
 static enum zo_status rename_folder(struct job *job)
 {
-    const bool replaces = access(job->path, F_OK) == 0;
+    struct stat info;
+    const bool replaces = lstat(job->path, &info) == 0;
     enum zo_status status;
 
+    if (replaces && !S_ISDIR(info.st_mode) && !S_ISLNK(info.st_mode)) {
+        return ZO_FAIL(ZO_E_IO, "%s is in the way: it is no state", job->path);
+    }
     if (replaces) {
-        ZO_TRY(zo_disk_remove_folder(job->replaced));
+        ZO_TRY(zo_state_folder_discard(job->replaced));
         ZO_TRY(zo_disk_rename(job->path, job->replaced));
     }
     status = zo_disk_rename(job->partial, job->path);
     if (status != ZO_OK && replaces) {
         (void)rename(job->replaced, job->path);
     }
-    ZO_TRY(status);
-    job->is_in_place = true;
-    ZO_TRY(zo_disk_sync_folder(job->options->folder));
-    if (replaces) {
-        ZO_TRY(zo_disk_remove_folder(job->replaced));
+    return status;
+}
+
+static bool keep_failure(enum zo_status status, struct zo_err *first)
+{
+    if (status != ZO_OK && first->status == ZO_OK) {
+        *first = *zo_err_last();
     }
-    return zo_state_folder_point(job->options->folder, job->options->run->step);
+    return status == ZO_OK;
+}
+
+/* What is left to do once the state stands, whatever becomes of it. */
+static void settle(const struct job *job, struct zo_state_written *written)
+{
+    const char *folder = job->options->folder;
+
+    written->is_synced =
+        keep_failure(zo_disk_sync_folder(folder), &written->late);
+    written->is_latest = keep_failure(
+        zo_state_folder_point(folder, job->options->run->step), &written->late);
+    if (written->is_synced) { /* or both could be lost */
+        (void)keep_failure(zo_state_folder_discard(job->replaced),
+                           &written->late);
+    }
 }
 
 static enum zo_status write_all(struct job *job, uint64_t *bytes_out)
@@ -505,6 +525,7 @@ enum zo_status zo_state_write(const struct zo_state_write_options *options,
     enum zo_status status;
 
     ZO_ASSERT(job.piece_elems <= ZO_STATE_PIECE_ELEMS_MAX);
+    ZO_ASSERT(options->run->step >= 1); /* or no reader takes it */
     (void)pthread_mutex_init(&job.lock, NULL);
     (void)pthread_cond_init(&job.has_written, NULL);
     job.manifest = (struct zo_state_manifest){
@@ -516,7 +537,9 @@ enum zo_status zo_state_write(const struct zo_state_write_options *options,
     };
     status = write_all(&job, &written.bytes);
     written.shard_count = job.manifest.shard_count;
-    if (status != ZO_OK && !job.is_in_place && job.partial != NULL) {
+    if (status == ZO_OK) {
+        settle(&job, &written);
+    } else if (job.partial != NULL) {
         const struct zo_err failure = *zo_err_last();
 
         (void)!zo_disk_remove_folder(job.partial);

@@ -55,13 +55,21 @@ struct zo_state_write_options {
  * processor has nothing better to do, and while they alone keep the disk busy
  * the two rest.  The pool's threads may have a low priority from then on.
  */
+
+/* A state that stands. */
 struct zo_state_written {
     uint64_t bytes;
     size_t shard_count;
+    bool is_synced; /* it outlives the machine's stopping now */
+    bool is_latest; /* folder/latest leads to it */
+    /* What did not work once it stood: the first of the two above, else that
+     * the one it replaces is left, hidden; status ZO_OK: nothing. */
+    struct zo_err late;
 };
 
 /*
- * Writes folder/state-STEP, and points folder/latest at it.
+ * Writes folder/state-STEP, and points folder/latest at it.  A state that
+ * stands is a success, whatever goes wrong behind that: *written_out says.
  *
  *   ZO_E_IO    a write failed: path, bytes wanted, strerror, bytes free
  *   and what data returns

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/clock.h"
+#include "src/base/folders.h"
 #include "src/base/jsonl.h"
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
@@ -158,7 +159,7 @@ enum zo_status zo_doctor_write_profile(const char *path,
     enum zo_status status;
     char *fresh = NULL;
 
-    ZO_TRY(zo_profile_make_folders(path));
+    ZO_TRY(zo_folders_make_parents(NULL, path, ZO_E_IO));
     ZO_TRY(zo_alloc(bytes, 1, "a path", &fresh));
     (void)snprintf(fresh, bytes, "%s%s", path, ending);
     ZO_TRY_GOTO(free_fresh, zo_disk_create(fresh, &file));

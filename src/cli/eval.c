@@ -77,7 +77,7 @@ static enum zo_status load(struct zo_cli *cli, const struct zo_setup *setup,
 
 /* Everything that can be refused is, before memory is taken. */
 static enum zo_status prepare(struct zo_cli *cli, struct zo_setup *setup,
-                              struct zo_output_folder *output)
+                              struct zo_folders *output)
 {
     const struct zo_options *options = setup->options;
     bool half_angles = false;
@@ -151,7 +151,7 @@ static enum zo_status print_result(struct zo_cli *cli,
 }
 
 static enum zo_status evaluate(struct zo_cli *cli, struct zo_setup *setup,
-                               struct zo_output_folder *output)
+                               struct zo_folders *output)
 {
     struct zo_trainer *trainer = NULL;
     struct zo_eval_metrics metrics;
@@ -172,7 +172,7 @@ static enum zo_status evaluate(struct zo_cli *cli, struct zo_setup *setup,
 enum zo_status zo_cli_eval(struct zo_cli *cli, const struct zo_options *options)
 {
     struct zo_setup setup = {.options = options};
-    struct zo_output_folder output = {0}; /* of --generate */
+    struct zo_folders output = {0}; /* of --generate */
     const enum zo_status status = evaluate(cli, &setup, &output);
 
     zo_output_folder_end(&output);

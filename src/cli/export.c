@@ -34,7 +34,7 @@ struct job {
     char *tokenizer;                /* owned; NULL: the model's own */
     char *config_json;              /* owned; NULL: copied */
     struct zo_model_written written;
-    struct zo_output_folder output;
+    struct zo_folders output;
 };
 
 /* ---- what is written ----------------------------------------------------- */

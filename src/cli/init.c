@@ -152,7 +152,7 @@ static enum zo_status write_model(struct zo_cli *cli,
                                   const char *source, const char *config_json)
 {
     struct zo_model_written written = {0};
-    struct zo_output_folder output = {0};
+    struct zo_folders output = {0};
     struct maker maker;
     enum zo_status status;
 

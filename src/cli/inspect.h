@@ -17,13 +17,22 @@ struct zo_inspect_item {
     size_t count;                      /* of its group; set by printing */
 };
 
+/* All zero is empty. */
+struct zo_inspect_list {
+    struct zo_inspect_item *items; /* owned */
+    size_t count, capacity;
+};
+enum zo_status zo_inspect_list_add(struct zo_inspect_list *list,
+                                   const struct zo_tensor_info *info,
+                                   const char *kind) ZO_MUST_CHECK;
+void zo_inspect_list_fini(struct zo_inspect_list *list);
+
 /*
  * Prints a line for all tensors of one kind, type and shape whose names differ
  * by a number alone.  Reorders the items.  ZO_E_NOMEM.
  */
-enum zo_status zo_inspect_print_groups(FILE *file,
-                                       struct zo_inspect_item *items,
-                                       size_t count) ZO_MUST_CHECK;
+enum zo_status zo_inspect_list_print(struct zo_inspect_list *list,
+                                     FILE *file) ZO_MUST_CHECK;
 
 /* The tensors of --model: a directory, or a file of weights. */
 enum zo_status zo_inspect_model(struct zo_cli *cli,

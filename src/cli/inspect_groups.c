@@ -141,13 +141,31 @@ static enum zo_status print_group(FILE *file,
     return ZO_OK;
 }
 
-enum zo_status
-zo_inspect_print_groups(FILE *file, struct zo_inspect_item *items, size_t count)
+enum zo_status zo_inspect_list_add(struct zo_inspect_list *list,
+                                   const struct zo_tensor_info *info,
+                                   const char *kind)
 {
-    const size_t groups = join(items, count);
+    ZO_TRY(zo_grow(&list->items, list->count, &list->capacity,
+                   sizeof(list->items[0]), "the list of tensors"));
+    list->items[list->count] = (struct zo_inspect_item){
+        .info = info, .kind = kind, .index = list->count};
+    list->count++;
+    return ZO_OK;
+}
 
-    for (size_t i = 0; i < groups; i++) {
-        ZO_TRY(print_group(file, &items[i]));
+void zo_inspect_list_fini(struct zo_inspect_list *list)
+{
+    zo_free(list->items);
+    *list = (struct zo_inspect_list){0};
+}
+
+enum zo_status zo_inspect_list_print(struct zo_inspect_list *list, FILE *file)
+{
+    if (list->count > 0) { /* what sorts wants an array */
+        list->count = join(list->items, list->count);
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        ZO_TRY(print_group(file, &list->items[i]));
     }
     return ZO_OK;
 }

@@ -126,29 +126,13 @@ static void print_plain(FILE *file, const struct weights *weights, size_t index,
     (void)fputc('\n', file);
 }
 
-static enum zo_status print_groups(struct zo_cli *cli,
-                                   const struct weights *weights)
-{
-    const size_t count = tensor_count(weights);
-    struct zo_inspect_item *items = NULL;
-    enum zo_status status;
-
-    ZO_TRY(zo_alloc(count, sizeof(items[0]), "the list of tensors", &items));
-    for (size_t i = 0; i < count; i++) {
-        items[i] = (struct zo_inspect_item){
-            .info = tensor_info(weights, i), .kind = "", .index = i};
-    }
-    status = zo_inspect_print_groups(cli->out, items, count);
-    zo_free(items);
-    return status;
-}
-
 /* Reads every tensor; a line each with --tensors, an object with --json. */
 static enum zo_status print_tensors(struct zo_cli *cli,
                                     const struct zo_options *options,
                                     const struct weights *weights)
 {
-    enum zo_status status = ZO_OK;
+    struct zo_inspect_list groups = {0};
+    enum zo_status status;
     float *piece = NULL;
 
     ZO_TRY(
@@ -161,6 +145,9 @@ static enum zo_status print_tensors(struct zo_cli *cli,
             ZO_TRY_GOTO(free_piece, print_json(cli->out, weights, i, bad));
         } else if (options->tensors) {
             print_plain(cli->out, weights, i, bad);
+        } else {
+            ZO_TRY_GOTO(free_piece, zo_inspect_list_add(
+                                        &groups, tensor_info(weights, i), ""));
         }
         if (bad > 0) {
             ZO_TRY_GOTO(free_piece,
@@ -172,12 +159,12 @@ static enum zo_status print_tensors(struct zo_cli *cli,
                                     (unsigned long long)bad));
         }
     }
+    status = zo_inspect_list_print(&groups, cli->out);
 
 free_piece:
+    zo_inspect_list_fini(&groups);
     zo_free(piece);
-    return status != ZO_OK || options->json || options->tensors
-               ? status
-               : print_groups(cli, weights);
+    return status;
 }
 
 static void print_totals(FILE *file, const struct weights *weights)

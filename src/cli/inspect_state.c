@@ -156,7 +156,8 @@ static void print_plain(FILE *file, const struct listed *listed)
 static enum zo_status list_kind(struct zo_cli *cli,
                                 const struct zo_options *options,
                                 const struct zo_state *state,
-                                enum zo_state_kind kind, float *piece)
+                                enum zo_state_kind kind, float *piece,
+                                struct zo_inspect_list *groups)
 {
     const struct zo_tensor_source *source = zo_state_tensors(state, kind);
 
@@ -171,6 +172,9 @@ static enum zo_status list_kind(struct zo_cli *cli,
             ZO_TRY(print_json(cli->out, &listed));
         } else if (options->tensors) {
             print_plain(cli->out, &listed);
+        } else {
+            ZO_TRY(zo_inspect_list_add(groups, listed.info,
+                                       zo_state_kind_name(kind)));
         }
         if (listed.bad > 0) {
             ZO_TRY(zo_note_add(
@@ -182,40 +186,11 @@ static enum zo_status list_kind(struct zo_cli *cli,
     return ZO_OK;
 }
 
-static enum zo_status print_groups(FILE *file, const struct zo_state *state)
-{
-    struct zo_inspect_item *items = NULL;
-    size_t count = 0;
-    enum zo_status status;
-
-    for (int kind = 0; kind < ZO_STATE_KINDS; kind++) {
-        count += zo_tensor_source_count(
-            zo_state_tensors(state, (enum zo_state_kind)kind));
-    }
-    ZO_TRY(zo_alloc(count, sizeof(items[0]), "the list of tensors", &items));
-    count = 0;
-    for (int kind = 0; kind < ZO_STATE_KINDS; kind++) {
-        const struct zo_tensor_source *source =
-            zo_state_tensors(state, (enum zo_state_kind)kind);
-
-        for (size_t i = 0; i < zo_tensor_source_count(source); i++) {
-            items[count] = (struct zo_inspect_item){
-                .info = zo_tensor_source_info(source, i),
-                .kind = zo_state_kind_name((enum zo_state_kind)kind),
-                .index = count,
-            };
-            count++;
-        }
-    }
-    status = zo_inspect_print_groups(file, items, count);
-    zo_free(items);
-    return status;
-}
-
 static enum zo_status list_state(struct zo_cli *cli,
                                  const struct zo_options *options,
                                  const struct zo_state *state)
 {
+    struct zo_inspect_list groups = {0};
     enum zo_status status = ZO_OK;
     float *piece = NULL;
 
@@ -227,18 +202,18 @@ static enum zo_status list_state(struct zo_cli *cli,
     ZO_TRY(zo_alloc((size_t)PIECE_ELEMS, sizeof(*piece), "a piece of a tensor",
                     &piece));
     for (int kind = 0; status == ZO_OK && kind < ZO_STATE_KINDS; kind++) {
-        status =
-            list_kind(cli, options, state, (enum zo_state_kind)kind, piece);
+        status = list_kind(cli, options, state, (enum zo_state_kind)kind, piece,
+                           &groups);
     }
+    if (status == ZO_OK) {
+        status = zo_inspect_list_print(&groups, cli->out);
+    }
+    zo_inspect_list_fini(&groups);
     zo_free(piece);
-    if (status != ZO_OK || options->json) {
-        return status;
+    if (status == ZO_OK && !options->json) {
+        (void)fputs("every checksum is right\n", cli->out);
     }
-    if (!options->tensors) {
-        ZO_TRY(print_groups(cli->out, state));
-    }
-    (void)fputs("every checksum is right\n", cli->out);
-    return ZO_OK;
+    return status;
 }
 
 enum zo_status zo_inspect_state(struct zo_cli *cli,

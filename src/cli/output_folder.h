@@ -7,18 +7,9 @@
 #ifndef ZO_SRC_CLI_OUTPUT_FOLDER_H
 #define ZO_SRC_CLI_OUTPUT_FOLDER_H
 
-#include <stddef.h>
-
-#include "src/base/status.h"
+#include "src/base/folders.h"
 
 ZO_C_BEGIN
-
-/* All zero is empty. */
-struct zo_output_folder {
-    char *path;        /* owned */
-    size_t *made;      /* owned: lengths of the parts of it that were made */
-    size_t made_count; /* the outermost first */
-};
 
 /*
  * Makes the folder that --output names, and those that it is in.  One that is
@@ -27,16 +18,16 @@ struct zo_output_folder {
  *   ZO_E_USAGE   it cannot be made, is no folder, or may not be written to
  *   ZO_E_NOMEM
  */
-enum zo_status zo_output_folder_make(struct zo_output_folder *folder,
+enum zo_status zo_output_folder_make(struct zo_folders *folders,
                                      const char *path) ZO_MUST_CHECK;
 
 /* Only those that `path` is to be in.  As above. */
-enum zo_status zo_output_folder_make_parents(struct zo_output_folder *folder,
+enum zo_status zo_output_folder_make_parents(struct zo_folders *folders,
                                              const char *path) ZO_MUST_CHECK;
 
 /* Removes those that were made and are empty.  errno and the last failure
  * stay as they are. */
-void zo_output_folder_end(struct zo_output_folder *folder);
+void zo_output_folder_end(struct zo_folders *folders);
 
 ZO_C_END
 

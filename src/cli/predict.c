@@ -97,7 +97,7 @@ static const char *folder_of(const struct zo_setup *setup)
 }
 
 enum zo_status zo_cli_predict_check(const struct zo_setup *setup,
-                                    struct zo_output_folder *folder)
+                                    struct zo_folders *folder)
 {
     int64_t prompt, all;
 

@@ -36,9 +36,8 @@ zo_cli_predict(struct zo_cli *cli, const struct zo_setup *setup,
  * What of that can be told before the model is loaded.  Makes the folder, which
  * the caller ends whatever is returned.
  */
-enum zo_status
-zo_cli_predict_check(const struct zo_setup *setup,
-                     struct zo_output_folder *folder) ZO_MUST_CHECK;
+enum zo_status zo_cli_predict_check(const struct zo_setup *setup,
+                                    struct zo_folders *folder) ZO_MUST_CHECK;
 
 ZO_C_END
 

@@ -456,6 +456,12 @@ bool zo_saving_wants(struct zo_saving *saving, int64_t step)
            zo_clock_ns() >= saving->due_ns;
 }
 
+static enum zo_status note_left(struct zo_saving *saving)
+{
+    return zo_note_add(&saving->cli->notes, ZO_NOTE_WARN,
+                       "an old state is left: %s", zo_err_last()->text);
+}
+
 /*
  * The newest --save-total-limit states are kept, this one always; those of
  * later steps, once this one was saved, are what an abandoned run has left, and
@@ -467,18 +473,19 @@ static enum zo_status remove_old(struct zo_saving *saving, int64_t step,
     const int64_t limit = saving->setup->options->save_total_limit;
     int64_t *steps = NULL, kept = 1;
     size_t count = 0;
-    enum zo_status status = ZO_OK;
+    enum zo_status status;
 
-    ZO_TRY(zo_state_folder_list(output_of(saving), &steps, &count));
+    status = zo_state_folder_list(output_of(saving), &steps, &count);
+    if (status != ZO_OK) {
+        return note_left(saving);
+    }
     for (size_t i = 0; status == ZO_OK && i < count; i++) {
         if (steps[i] == step || (steps[i] > step && !was_saved) ||
             (steps[i] < step && (limit == 0 || kept++ < limit))) {
             continue;
         }
         if (zo_state_folder_remove(output_of(saving), steps[i]) != ZO_OK) {
-            status =
-                zo_note_add(&saving->cli->notes, ZO_NOTE_WARN,
-                            "an old state is left: %s", zo_err_last()->text);
+            status = note_left(saving);
         }
     }
     zo_free(steps);
@@ -595,6 +602,34 @@ static enum zo_status tell_failure(struct zo_saving *saving)
     return ZO_OK;
 }
 
+/* The state stands, but not all was done that belongs to it. */
+static enum zo_status tell_late(struct zo_saving *saving,
+                                const struct zo_state_written *written)
+{
+    const bool fails = !written->is_synced || !written->is_latest;
+
+    saving->late = (struct zo_err){.status = ZO_OK};
+    if (written->late.status == ZO_OK) {
+        return ZO_OK;
+    }
+    if (fails) {
+        saving->late = written->late;
+    }
+    zo_progress_break(saving->progress);
+    ZO_TRY(zo_note_add(&saving->cli->notes, ZO_NOTE_WARN,
+                       "%s is saved, but %s: %s%s", saving->path,
+                       !written->is_synced ? "lost if the machine stops now"
+                       : !written->is_latest
+                           ? "latest does not lead to it"
+                           : "the state that it replaces is left",
+                       written->late.text,
+                       fails ? "; unless a later save mends that, the run ends "
+                               "with exit code 1"
+                             : ""));
+    zo_cli_print_notes(saving->cli);
+    return ZO_OK;
+}
+
 /* A state is on the disk. */
 static enum zo_status finish_save(struct zo_saving *saving, int64_t step,
                                   const struct zo_state_written *written,
@@ -604,10 +639,13 @@ static enum zo_status finish_save(struct zo_saving *saving, int64_t step,
     saving->bytes = written->bytes;
     saving->saved = step;
     announce(saving);
-    ZO_TRY(remove_old(saving, step, true));
     zo_free(saving->path);
     saving->path = NULL;
     ZO_TRY(zo_state_folder_path(output_of(saving), step, &saving->path));
+    ZO_TRY(tell_late(saving, written));
+    if (written->is_synced) { /* or older ones may still be needed */
+        ZO_TRY(remove_old(saving, step, true));
+    }
     *metrics_out = (struct zo_save_metrics){
         .step = step,
         .epoch = (double)step / (double)saving->setup->steps_per_epoch,

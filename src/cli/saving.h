@@ -44,6 +44,7 @@ struct zo_saving {
     struct zo_trainer_copy *copy;    /* owned; room for one; or NULL */
     struct zo_saving_thread *thread; /* owned; writes it; or NULL */
     struct zo_err failure; /* the first of a save; status ZO_OK: none */
+    struct zo_err late;    /* of the newest state, once it stood; likewise */
 };
 
 /* Whether a run with these options would go on from a state, by its name alone:
@@ -86,6 +87,8 @@ void zo_saving_begin_copy(struct zo_saving *saving);
  * then a later poll tells.  A failure is told, kept in `failure`, and no reason
  * to stop: the next save tries again.  Otherwise *metrics_out says what was
  * saved; its path is NULL when nothing was, and borrowed until the next call.
+ * A state that stands is saved: what went wrong behind that is told, and kept
+ * in `late` until another save does better.
  */
 enum zo_status
 zo_saving_save(struct zo_saving *saving, int64_t step, bool goes_on,

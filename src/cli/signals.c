@@ -9,6 +9,7 @@
 
 /* The flags of the program: a handler can reach nothing else. */
 static volatile sig_atomic_t signal_caught, usr1_caught, has_state;
+static struct zo_folders *volatile removed_folders; /* or NULL */
 
 /* What it says; two, so that one is whole while the other is written. */
 static char announcements[2][256];
@@ -41,7 +42,7 @@ static void remember_usr1(int number)
     usr1_caught = 1;
 }
 
-/* Before step 1 there is nothing to save. */
+/* Before step 1 there is nothing to save, nor, as yet, a folder to keep. */
 static void leave(int number)
 {
     static const char before[] = "zero-offload: stopped by ";
@@ -52,6 +53,9 @@ static void leave(int number)
     put += write(STDERR_FILENO, name, strlen(name));
     put += write(STDERR_FILENO, after, sizeof(after) - 1);
     (void)put;
+    if (removed_folders != NULL) {
+        zo_folders_remove(removed_folders);
+    }
     _exit(has_state != 0 ? 128 + number : 1);
 }
 
@@ -90,6 +94,11 @@ void zo_signals_expect(bool state_is_there)
         handle(signals[i].number, leave, 0);
     }
     catch_usr1();
+}
+
+void zo_signals_remove(struct zo_folders *folders)
+{
+    removed_folders = folders;
 }
 
 void zo_signals_catch(void)

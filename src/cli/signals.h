@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-#include "src/base/compiler.h"
+#include "src/base/folders.h"
 
 ZO_C_BEGIN
 
@@ -31,6 +31,12 @@ void zo_signals_begin(void);
  * SIGUSR1 is kept for step 1.  May be called again with what is known by then.
  */
 void zo_signals_expect(bool state_is_there);
+
+/*
+ * What such an end removes: those of the folders that are empty.  Borrowed,
+ * until this is called with NULL; may be called before they are made.
+ */
+void zo_signals_remove(struct zo_folders *folders);
 
 /*
  * From now on; after zo_signals_expect().  Also ignores SIGPIPE, so that a

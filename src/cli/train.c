@@ -34,7 +34,7 @@ struct run {
     struct zo_slow_nvme slow_nvme;
     struct zo_progress progress;
     struct zo_saving saving;
-    struct zo_output_folder output;
+    struct zo_folders output;
     struct zo_watch watch;                       /* with --watch */
     char *model_path, *best_path, *metrics_path; /* owned; in --output */
     const char *source_path, *tokenizer_path;    /* borrowed; or NULL */
@@ -65,6 +65,7 @@ static enum zo_status make_output(struct run *run)
 {
     const struct zo_options *options = run->setup.options;
 
+    zo_signals_remove(&run->output);
     ZO_TRY(zo_output_folder_make(&run->output, options->output));
     ZO_TRY(zo_disk_join(options->output, "model", &run->model_path));
     ZO_TRY(zo_disk_join(options->output, "best", &run->best_path));
@@ -188,15 +189,15 @@ static enum zo_status find_monitor(const struct run *run,
     return status;
 }
 
-/* What the JSON's sections tensorboard and csv_monitor ask for. */
-static enum zo_status open_monitor(struct run *run)
+/* What the JSON's sections tensorboard and csv_monitor ask for: whether it can
+ * be had, or with `opens` the files. */
+static enum zo_status open_monitor(struct run *run, bool opens)
 {
     const struct zo_run_config *config = &run->setup.config;
     char *tensorboard = NULL, *csv = NULL;
     enum zo_status status;
 
-    if (run->setup.options->dry_run ||
-        !(config->tensorboard.is_enabled || config->csv_monitor.is_enabled)) {
+    if (!config->tensorboard.is_enabled && !config->csv_monitor.is_enabled) {
         return ZO_OK;
     }
     status =
@@ -212,11 +213,25 @@ static enum zo_status open_monitor(struct run *run)
             .has_loss_scale = config->dtype == ZO_F16,
         };
 
-        status = zo_monitor_open(&monitor, &run->monitor);
+        status = opens ? zo_monitor_open(&monitor, &run->monitor)
+                       : zo_monitor_check(&monitor);
     }
     zo_free(tensorboard);
     zo_free(csv);
     return status;
+}
+
+/* Of what is written beside the model; nothing of it is made yet. */
+static enum zo_status check_files(struct run *run)
+{
+    const struct zo_metrics_options metrics = {
+        .path = run->metrics_path,
+        .second_path = run->setup.options->metrics,
+        .is_append = run->saving.continues,
+    };
+
+    ZO_TRY(zo_metrics_check(&metrics));
+    return open_monitor(run, false);
 }
 
 /* Everything that can be refused is, before memory is taken. */
@@ -242,9 +257,9 @@ static enum zo_status prepare(struct run *run)
     if (!options->dry_run) {
         ZO_TRY(make_output(run));
         zo_signals_expect(run->saving.continues);
+        ZO_TRY(check_files(run));
     }
     ZO_TRY(open_trace(run));
-    ZO_TRY(open_monitor(run));
     ZO_TRY(zo_run_config_describe(&run->setup.config, &cli->notes));
     zo_cli_print_notes(cli);
     status = zo_setup_trainer(&run->setup, false, &run->trainer);
@@ -540,13 +555,16 @@ static enum zo_status fail_late(const struct zo_err *failure)
     return failure->status == ZO_OK ? ZO_OK : zo_err_adopt(failure);
 }
 
-/* From a state, or from the model. */
+/* From a state, or from the model; what is written beside is made only when
+ * nothing of this has failed, and first what may wait for a reader. */
 static enum zo_status fill_states(struct run *run)
 {
     run->saving.trainer = run->trainer;
     ZO_TRY(run->saving.continues ? zo_saving_resume(&run->saving)
                                  : fill_weights(run));
+    ZO_TRY(run->trace == NULL ? ZO_OK : zo_trace_create(run->trace));
     ZO_TRY(open_metrics(run));
+    ZO_TRY(open_monitor(run, true));
     open_progress(run);
     zo_cli_print_notes(run->cli);
     return zo_saving_begin(&run->saving);
@@ -637,6 +655,7 @@ static enum zo_status run_steps(struct run *run)
         ZO_TRY(finish(run));
     }
     ZO_TRY(fail_late(&run->saving.failure));
+    ZO_TRY(fail_late(&run->saving.late));
     return fail_late(&run->file_failure);
 }
 
@@ -738,6 +757,7 @@ enum zo_status zo_cli_train(struct zo_cli *cli,
     zo_trainer_close(run.trainer);
     zo_model_dir_close(run.dir);
     zo_setup_close(&run.setup);
+    zo_signals_remove(NULL);
     zo_output_folder_end(&run.output);
     zo_free(run.model_path);
     zo_free(run.best_path);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/file_check.h"
 #include "src/base/memory.h"
 
 /* A step line of 64 devices has about 6 kB: one write each. */
@@ -19,7 +20,8 @@
 static const char line_start[] = "{\"kind\":\"";
 
 struct target {
-    int fd; /* -1: none */
+    int fd;       /* -1: none */
+    bool is_made; /* by open */
     struct zo_jsonl json;
 };
 
@@ -76,11 +78,11 @@ static enum zo_status find_tail(int fd, const char *path, int64_t size_bytes,
     return ZO_OK;
 }
 
-/* Removes a last line that was cut off, if it is one of ours. */
-static enum zo_status mend(int fd, const char *path, int64_t size_bytes)
+/* The size without a last line that was cut off, which is to be one of ours. */
+static enum zo_status find_whole(const char *path, int64_t size_bytes,
+                                 int64_t *whole_out)
 {
     char tail[sizeof(line_start)];
-    int64_t whole = 0;
     enum zo_status status;
     const int reader = open(path, O_RDONLY | O_CLOEXEC);
 
@@ -89,19 +91,24 @@ static enum zo_status mend(int fd, const char *path, int64_t size_bytes)
                               "cannot continue metrics file %s: %s", path,
                               strerror(errno));
     }
-    status = find_tail(reader, path, size_bytes, tail, sizeof(tail), &whole);
+    status = find_tail(reader, path, size_bytes, tail, sizeof(tail), whole_out);
     (void)close(reader);
     ZO_TRY(status);
-    if (whole == size_bytes) {
-        return ZO_OK;
-    }
-    if (strncmp(tail, line_start, strlen(tail)) != 0) {
-        return ZO_FAIL(ZO_E_USAGE,
-                       "%s is no metrics file: its last line neither ends nor "
-                       "begins like one",
-                       path);
-    }
-    if (ftruncate(fd, (off_t)whole) != 0) {
+    return *whole_out == size_bytes ||
+                   strncmp(tail, line_start, strlen(tail)) == 0
+               ? ZO_OK
+               : ZO_FAIL(ZO_E_USAGE,
+                         "%s is no metrics file: its last line neither ends "
+                         "nor begins like one",
+                         path);
+}
+
+static enum zo_status mend(int fd, const char *path, int64_t size_bytes)
+{
+    int64_t whole = 0;
+
+    ZO_TRY(find_whole(path, size_bytes, &whole));
+    if (whole < size_bytes && ftruncate(fd, (off_t)whole) != 0) {
         return ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot shorten %s: %s", path,
                               strerror(errno));
     }
@@ -158,38 +165,12 @@ static enum zo_status forget(int fd, const char *path, int64_t last_step)
     return ZO_OK;
 }
 
-/* A slip of the pen must not cost the user's rows. */
-static enum zo_status check_start(const char *path)
-{
-    char start[sizeof(line_start)] = "";
-    const int reader = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t got =
-        reader < 0 ? -1 : pread(reader, start, sizeof(start) - 1, 0);
-    const int error = errno;
-
-    if (reader >= 0) {
-        (void)close(reader);
-    }
-    if (got < 0) {
-        return ZO_FAIL_NATIVE(ZO_E_USAGE, error,
-                              "cannot read metrics file %s: %s", path,
-                              strerror(error));
-    }
-    if (strncmp(start, line_start, (size_t)got) != 0) {
-        return ZO_FAIL(ZO_E_USAGE,
-                       "%s is there and is no metrics file; name another for "
-                       "the metrics",
-                       path);
-    }
-    return ZO_OK;
-}
-
-/* Bytes of a file that was there; 0 of a pipe. */
-static int64_t bytes_there(int fd)
+/* Bytes of a file that is there; 0 of a pipe. */
+static int64_t bytes_there(const char *path)
 {
     struct stat info;
 
-    return fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode)
                ? (int64_t)info.st_size
                : 0;
 }
@@ -198,7 +179,7 @@ static int64_t bytes_there(int fd)
 static enum zo_status keep_lines(int fd, const char *path,
                                  const struct zo_metrics_options *options)
 {
-    const int64_t size_bytes = bytes_there(fd);
+    const int64_t size_bytes = bytes_there(path);
 
     if (size_bytes == 0) {
         return ZO_OK;
@@ -214,63 +195,80 @@ static enum zo_status keep_lines(int fd, const char *path,
     return ZO_OK;
 }
 
-static bool is_same_file(int fd, const struct stat *other)
+static bool is_same_file(int a, int b)
 {
-    struct stat own;
+    struct stat left, right;
 
-    return fd >= 0 && fstat(fd, &own) == 0 && own.st_dev == other->st_dev &&
-           own.st_ino == other->st_ino;
+    return a >= 0 && b >= 0 && fstat(a, &left) == 0 && fstat(b, &right) == 0 &&
+           left.st_dev == right.st_dev && left.st_ino == right.st_ino;
 }
 
-/* Opens path and leaves its descriptor in *fd_out, or -1 if `first` is it. */
-static enum zo_status open_target(const char *path, int first, int *fd_out)
+/* One that was not there is remembered, to go again if all is in vain. */
+static enum zo_status open_target(const char *path, struct target *target)
 {
-    struct stat info;
-    enum zo_status status = ZO_OK;
-    const int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC;
 
-    if (fd < 0 || fstat(fd, &info) != 0) {
-        status =
-            ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "cannot open metrics file %s: %s",
-                           path, strerror(errno));
-        goto close_file;
+    target->fd = open(path, flags | O_EXCL, 0666);
+    target->is_made = target->fd >= 0;
+    if (target->fd < 0) {
+        target->fd = open(path, flags, 0666);
     }
-    if (is_same_file(first, &info)) {
-        goto close_file;
-    }
-    *fd_out = fd;
-    return ZO_OK;
-
-close_file:
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    return status;
+    return target->fd >= 0 ? ZO_OK
+                           : ZO_FAIL_NATIVE(ZO_E_USAGE, errno,
+                                            "cannot open metrics file %s: %s",
+                                            path, strerror(errno));
 }
 
-/* Nothing is written, or emptied, before all are open and metrics files. */
+/*
+ * Nothing is written, or emptied, before all are open.  The second is opened
+ * first: where it is a FIFO that waits for its reader, and the run is ended
+ * before one comes.
+ */
 static enum zo_status open_targets(struct zo_metrics *metrics,
                                    const char *const *paths,
                                    const struct zo_metrics_options *options)
 {
     struct target *targets = metrics->targets;
 
-    for (size_t i = 0; i < TARGETS; i++) {
+    for (size_t i = TARGETS; i-- > 0;) {
         if (paths[i] != NULL) {
-            ZO_TRY(open_target(paths[i], targets[0].fd, &targets[i].fd));
-        }
-        if (bytes_there(targets[i].fd) > 0) {
-            ZO_TRY(check_start(paths[i]));
+            ZO_TRY(open_target(paths[i], &targets[i]));
         }
     }
+    if (is_same_file(targets[0].fd, targets[1].fd)) {
+        (void)close(targets[1].fd);
+        targets[1].fd = -1;
+    }
     for (size_t i = 0; i < TARGETS; i++) {
-        ZO_TRY(keep_lines(targets[i].fd, paths[i], options));
         if (targets[i].fd >= 0) {
+            ZO_TRY(keep_lines(targets[i].fd, paths[i], options));
             zo_jsonl_init_fd(&targets[i].json, targets[i].fd, paths[i],
                              metrics->line, sizeof(metrics->line));
         }
     }
     return ZO_OK;
+}
+
+static enum zo_status check_target(const char *path, bool is_regular,
+                                   bool is_append)
+{
+    const struct zo_file_check check = {
+        .what = "metrics file", .start = line_start, .is_regular = is_regular};
+    int64_t size_bytes, whole;
+
+    if (path == NULL) {
+        return ZO_OK;
+    }
+    ZO_TRY(zo_file_check(path, &check));
+    size_bytes = bytes_there(path);
+    return is_append && size_bytes > 0 ? find_whole(path, size_bytes, &whole)
+                                       : ZO_OK;
+}
+
+enum zo_status zo_metrics_check(const struct zo_metrics_options *options)
+{
+    ZO_TRY(check_target(options->path, true, options->is_append));
+    return check_target(options->second_path, false, options->is_append);
 }
 
 enum zo_status zo_metrics_open(const struct zo_metrics_options *options,
@@ -280,10 +278,16 @@ enum zo_status zo_metrics_open(const struct zo_metrics_options *options,
     struct zo_metrics *metrics = NULL;
     enum zo_status status;
 
+    ZO_TRY(zo_metrics_check(options));
     ZO_TRY(zo_alloc(1, sizeof(*metrics), "the metrics writer", &metrics));
     metrics->targets[0].fd = metrics->targets[1].fd = -1;
     status = open_targets(metrics, paths, options);
     if (status != ZO_OK) {
+        for (size_t i = 0; i < TARGETS; i++) {
+            if (metrics->targets[i].is_made) {
+                (void)unlink(paths[i]);
+            }
+        }
         zo_metrics_close(metrics);
         return status;
     }

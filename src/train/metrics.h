@@ -111,11 +111,20 @@ struct zo_metrics_options {
 struct zo_metrics; /* opaque */
 
 /*
- * Opens the files.  On success the caller owns *metrics_out and ends it with
- * zo_metrics_close().  Two names of one file get one copy.
+ * Whether the files could be opened, as far as that can be told without making
+ * or changing one.
  *
- *   ZO_E_USAGE   a file cannot be opened, or is there and is no metrics file
+ *   ZO_E_USAGE   a file cannot be written, or is there and is no metrics file;
+ *                or `path` is no regular file (the second may be a FIFO)
  *   ZO_E_NOMEM
+ */
+enum zo_status
+zo_metrics_check(const struct zo_metrics_options *options) ZO_MUST_CHECK;
+
+/*
+ * Checks, and opens the files; waits for the reader of a FIFO.  On success the
+ * caller owns *metrics_out and ends it with zo_metrics_close().  Two names of
+ * one file get one copy.  A failure leaves no file that was not there.
  */
 enum zo_status zo_metrics_open(const struct zo_metrics_options *options,
                                struct zo_metrics **metrics_out) ZO_MUST_CHECK;

@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/file_check.h"
+#include "src/base/folders.h"
 #include "src/base/memory.h"
+#include "src/checkpoint/disk_file.h"
 
-#define PATH_BYTES   1024
 #define RECORD_BYTES 1024 /* of an event of all tags */
 #define LINE_BYTES   64
 
@@ -266,46 +268,22 @@ enum zo_status zo_monitor_eval(struct zo_monitor *monitor,
 
 /* ---- files --------------------------------------------------------------- */
 
-/* The folder, and those that it is in. */
-static enum zo_status make_folders(const char *path)
-{
-    char part[PATH_BYTES];
-    const size_t length = strlen(path);
-
-    if (length + 1 > sizeof(part) || length == 0) {
-        return ZO_FAIL(ZO_E_USAGE,
-                       "monitor folder %.60s: want from 1 to %d bytes", path,
-                       PATH_BYTES - 1);
-    }
-    memcpy(part, path, length + 1);
-    for (size_t i = 1; i <= length; i++) {
-        const char kept = part[i];
-
-        if (kept != '/' && kept != '\0') {
-            continue;
-        }
-        part[i] = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST) {
-            return ZO_FAIL_NATIVE(ZO_E_USAGE, errno,
-                                  "cannot make the folder %s: %s", part,
-                                  strerror(errno));
-        }
-        part[i] = kept;
-    }
-    return ZO_OK;
-}
-
+/* O_NONBLOCK: a FIFO of that name would wait for its reader. */
 static enum zo_status open_file(const char *folder, const char *name,
                                 int *fd_out)
 {
-    char path[2 * PATH_BYTES];
+    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK;
+    char *path = NULL;
+    enum zo_status status = ZO_OK;
 
-    (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
-    *fd_out = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    return *fd_out >= 0
-               ? ZO_OK
-               : ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "cannot open %s: %s", path,
+    ZO_TRY(zo_disk_join(folder, name, &path));
+    *fd_out = open(path, flags, 0666);
+    if (*fd_out < 0) {
+        status = ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "cannot open %s: %s", path,
                                 strerror(errno));
+    }
+    zo_free(path);
+    return status;
 }
 
 /* The name that TensorBoard looks for; Event.file_version is 3. */
@@ -315,7 +293,6 @@ static enum zo_status open_events(struct zo_monitor *monitor,
     char host[65] = "", name[200];
     struct message event;
 
-    ZO_TRY(make_folders(folder));
     (void)gethostname(host, sizeof(host) - 1);
     for (size_t i = 0; host[i] != '\0'; i++) {
         host[i] = host[i] == '/' ? '_' : host[i];
@@ -331,43 +308,94 @@ static enum zo_status open_events(struct zo_monitor *monitor,
 }
 
 /* "Train/Samples/lr" is Train_Samples_lr.csv, whose columns are step,lr. */
+struct sheet {
+    char name[LINE_BYTES], head[LINE_BYTES];
+};
+
+static struct sheet sheet_of(enum tag tag)
+{
+    struct sheet sheet;
+
+    (void)snprintf(sheet.name, sizeof(sheet.name), "%s.csv", tags[tag]);
+    for (size_t i = 0; sheet.name[i] != '\0'; i++) {
+        sheet.name[i] = sheet.name[i] == '/' ? '_' : sheet.name[i];
+    }
+    (void)snprintf(sheet.head, sizeof(sheet.head), "step,%s\r\n",
+                   strrchr(tags[tag], '/') + 1);
+    return sheet;
+}
+
+static bool has_sheet(const struct zo_monitor_options *options, int tag)
+{
+    return options->csv != NULL &&
+           (tag != LOSS_SCALE || options->has_loss_scale);
+}
+
+/* One that is there goes on; with a part of its head it would be none. */
 static enum zo_status open_csv(struct zo_monitor *monitor, const char *folder,
                                enum tag tag)
 {
-    const char *column = strrchr(tags[tag], '/') + 1;
-    char name[LINE_BYTES], head[LINE_BYTES], start[LINE_BYTES] = "";
-    ssize_t got;
+    const struct sheet sheet = sheet_of(tag);
+    struct stat info;
+    int fd;
 
-    (void)snprintf(name, sizeof(name), "%s.csv", tags[tag]);
-    for (size_t i = 0; name[i] != '\0'; i++) {
-        name[i] = name[i] == '/' ? '_' : name[i];
+    ZO_TRY(open_file(folder, sheet.name, &monitor->csv_fd[tag]));
+    fd = monitor->csv_fd[tag];
+    if (fstat(fd, &info) == 0 && info.st_size >= (off_t)strlen(sheet.head)) {
+        return ZO_OK;
     }
-    (void)snprintf(head, sizeof(head), "step,%s\r\n", column);
-    ZO_TRY(open_file(folder, name, &monitor->csv_fd[tag]));
-    got = pread(monitor->csv_fd[tag], start, strlen(head), 0);
-    if (got == 0) {
-        return write_bytes(monitor->csv_fd[tag], head, strlen(head), name);
+    return ftruncate(fd, 0) == 0
+               ? write_bytes(fd, sheet.head, strlen(sheet.head), sheet.name)
+               : ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot empty %s/%s: %s",
+                                folder, sheet.name, strerror(errno));
+}
+
+static enum zo_status check_csv(const char *folder, enum tag tag)
+{
+    const struct sheet sheet = sheet_of(tag);
+    const struct zo_file_check check = {
+        .what = "file of csv_monitor",
+        .start = sheet.head,
+        .is_regular = true,
+    };
+    struct stat info;
+    char *path = NULL;
+    enum zo_status status;
+
+    ZO_TRY(zo_disk_join(folder, sheet.name, &path));
+    status = stat(path, &info) == 0 ? zo_file_check(path, &check) : ZO_OK;
+    zo_free(path);
+    return status;
+}
+
+enum zo_status zo_monitor_check(const struct zo_monitor_options *options)
+{
+    if (options->tensorboard != NULL) {
+        ZO_TRY(zo_folders_check(options->tensorboard, ZO_E_USAGE));
     }
-    return got > 0 && strcmp(start, head) == 0
-               ? ZO_OK
-               : ZO_FAIL(ZO_E_USAGE,
-                         "%s/%s is there and does not begin with step,%s; name "
-                         "another csv_monitor.output_path",
-                         folder, name, column);
+    if (options->csv != NULL) {
+        ZO_TRY(zo_folders_check(options->csv, ZO_E_USAGE));
+    }
+    for (int t = 0; t < TAGS; t++) {
+        if (has_sheet(options, t)) {
+            ZO_TRY(check_csv(options->csv, (enum tag)t));
+        }
+    }
+    return ZO_OK;
 }
 
 static enum zo_status open_all(struct zo_monitor *monitor,
                                const struct zo_monitor_options *options)
 {
     if (options->tensorboard != NULL) {
+        ZO_TRY(zo_folders_make(NULL, options->tensorboard, ZO_E_USAGE));
         ZO_TRY(open_events(monitor, options->tensorboard));
     }
-    if (options->csv == NULL) {
-        return ZO_OK;
+    if (options->csv != NULL) {
+        ZO_TRY(zo_folders_make(NULL, options->csv, ZO_E_USAGE));
     }
-    ZO_TRY(make_folders(options->csv));
     for (int t = 0; t < TAGS; t++) {
-        if (t != LOSS_SCALE || options->has_loss_scale) {
+        if (has_sheet(options, t)) {
             ZO_TRY(open_csv(monitor, options->csv, (enum tag)t));
         }
     }
@@ -380,6 +408,7 @@ enum zo_status zo_monitor_open(const struct zo_monitor_options *options,
     struct zo_monitor *monitor = NULL;
     enum zo_status status;
 
+    ZO_TRY(zo_monitor_check(options));
     ZO_TRY(zo_alloc(1, sizeof(*monitor), "the monitors", &monitor));
     monitor->step_rows = options->step_rows;
     monitor->has_loss_scale = options->has_loss_scale;

@@ -27,11 +27,21 @@ struct zo_monitor_options {
 struct zo_monitor; /* opaque */
 
 /*
- * Makes the folders, and those they are in, and opens the files.  On success
- * the caller owns *monitor_out and ends it with zo_monitor_close().
+ * Whether the files could be opened, as far as that can be told without making
+ * or changing one.
  *
- *   ZO_E_USAGE   a folder cannot be made or a file not be opened; a CSV file
- *                is there and does not begin as ours do
+ *   ZO_E_USAGE   a folder cannot be made; what bears the name of a CSV file is
+ *                no regular file, may not be written, or does not begin as ours
+ *   ZO_E_NOMEM
+ */
+enum zo_status
+zo_monitor_check(const struct zo_monitor_options *options) ZO_MUST_CHECK;
+
+/*
+ * Checks, makes the folders and those they are in, and opens the files.  On
+ * success the caller owns *monitor_out and ends it with zo_monitor_close().
+ *
+ *   ZO_E_USAGE   as above
  *   ZO_E_IO      a file took no more
  *   ZO_E_NOMEM
  */

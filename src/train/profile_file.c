@@ -1,11 +1,10 @@
 #include "src/train/profile_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "src/base/clock.h"
+#include "src/base/folders.h"
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
 
@@ -522,25 +521,6 @@ static enum zo_status write_file(int fd, const char *path,
     return zo_jsonl_end(&json);
 }
 
-enum zo_status zo_profile_make_folders(const char *path)
-{
-    char *folder = NULL;
-    enum zo_status status = ZO_OK;
-
-    ZO_TRY(zo_strndup(path, strlen(path), &folder));
-    for (char *at = strchr(folder + (folder[0] == '/'), '/');
-         at != NULL && status == ZO_OK; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-            status = ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot make %s: %s",
-                                    folder, strerror(errno));
-        }
-        *at = '/';
-    }
-    zo_free(folder);
-    return status;
-}
-
 enum zo_status zo_profile_file_update(const char *path,
                                       const struct zo_profile *profile)
 {
@@ -551,7 +531,7 @@ enum zo_status zo_profile_file_update(const char *path,
     enum zo_status status;
     char *fresh = NULL;
 
-    ZO_TRY(zo_profile_make_folders(path));
+    ZO_TRY(zo_folders_make_parents(NULL, path, ZO_E_IO));
     ZO_TRY(open_older(path, &older));
     ZO_TRY_GOTO(close_older, zo_alloc(bytes, 1, "a path", &fresh));
     (void)snprintf(fresh, bytes, "%s%s", path, ending);

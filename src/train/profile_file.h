@@ -61,9 +61,6 @@ enum zo_status zo_profile_file_read(const char *path,
 enum zo_status zo_profile_file_keep_rates(const char *path,
                                           struct zo_jsonl *json) ZO_MUST_CHECK;
 
-/* Makes the folders of a path that are not there.  ZO_E_IO. */
-enum zo_status zo_profile_make_folders(const char *path) ZO_MUST_CHECK;
-
 /*
  * Puts the rates in the place of those with the same key in the file, keeping
  * the rest of it; makes the file and its folders if need be.

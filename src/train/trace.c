@@ -11,6 +11,7 @@
 #include "offload/layout.h"
 #include "offload/order.h"
 #include "src/base/arith.h"
+#include "src/base/file_check.h"
 #include "src/base/jsonl.h"
 #include "src/base/memory.h"
 
@@ -23,6 +24,8 @@
 
 /* What each file of ours begins with. */
 static const char file_start[] = "{\"displayTimeUnit\":";
+static const struct zo_file_check file_check = {.what = "trace",
+                                                .start = file_start};
 
 struct kept {
     struct zo_trace_step step;
@@ -45,7 +48,7 @@ struct run_time {
 
 struct zo_trace {
     struct zo_trace_options options;
-    int fd;
+    int fd;       /* -1: none yet */
     bool is_file; /* it can be written again, from its start */
     bool has_news;
     const struct zo_build *build; /* borrowed; NULL before start */
@@ -65,31 +68,6 @@ struct zo_trace {
 };
 
 /* ---- the file ------------------------------------------------------------ */
-
-/* A slip of the pen must not cost a file that is something else. */
-static enum zo_status check_old(const char *path)
-{
-    char start[sizeof(file_start)] = "";
-    const int reader = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t got =
-        reader < 0 ? -1 : pread(reader, start, sizeof(start) - 1, 0);
-    const int error = errno;
-
-    if (reader >= 0) {
-        (void)close(reader);
-    }
-    if (got < 0) {
-        return ZO_FAIL_NATIVE(ZO_E_USAGE, error, "cannot read --trace %s: %s",
-                              path, strerror(error));
-    }
-    if (strncmp(start, file_start, (size_t)got) != 0) {
-        return ZO_FAIL(ZO_E_USAGE,
-                       "--trace %s: it is there and is no trace; name another "
-                       "file",
-                       path);
-    }
-    return ZO_OK;
-}
 
 /* Empties the file and starts its only object. */
 static enum zo_status begin_file(struct zo_trace *trace)
@@ -113,32 +91,10 @@ static enum zo_status end_file(struct zo_trace *trace)
     return zo_jsonl_end(&trace->json);
 }
 
-static enum zo_status open_file(struct zo_trace *trace)
-{
-    const char *path = trace->options.path;
-    struct stat info;
-
-    trace->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (trace->fd < 0 || fstat(trace->fd, &info) != 0) {
-        return ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "cannot open --trace %s: %s",
-                              path, strerror(errno));
-    }
-    trace->is_file = S_ISREG(info.st_mode);
-    if (!trace->is_file) {
-        return ZO_OK;
-    }
-    if (info.st_size > 0) {
-        ZO_TRY(check_old(path));
-    }
-    ZO_TRY(begin_file(trace));
-    return end_file(trace);
-}
-
 enum zo_status zo_trace_open(const struct zo_trace_options *options,
                              struct zo_trace **trace_out)
 {
     const int64_t steps = options->last_step - options->first_step + 1;
-    enum zo_status status;
     struct zo_trace *trace = NULL;
 
     if (steps > STEPS_MAX) {
@@ -148,16 +104,32 @@ enum zo_status zo_trace_open(const struct zo_trace_options *options,
                        options->first_step, options->last_step, steps,
                        STEPS_MAX);
     }
+    ZO_TRY(zo_file_check(options->path, &file_check));
     ZO_TRY(zo_alloc(1, sizeof(*trace), "the trace", &trace));
     trace->options = *options;
     trace->kept_max = (size_t)steps;
-    ZO_TRY_GOTO(close_trace, open_file(trace));
+    trace->fd = -1;
     *trace_out = trace;
     return ZO_OK;
+}
 
-close_trace:
-    zo_trace_close(trace);
-    return status;
+enum zo_status zo_trace_create(struct zo_trace *trace)
+{
+    const char *path = trace->options.path;
+    struct stat info;
+
+    ZO_TRY(zo_file_check(path, &file_check)); /* it may be another by now */
+    trace->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (trace->fd < 0 || fstat(trace->fd, &info) != 0) {
+        return ZO_FAIL_NATIVE(ZO_E_USAGE, errno, "cannot write trace %s: %s",
+                              path, strerror(errno));
+    }
+    trace->is_file = S_ISREG(info.st_mode);
+    if (!trace->is_file) {
+        return ZO_OK;
+    }
+    ZO_TRY(begin_file(trace));
+    return end_file(trace);
 }
 
 /* ---- keeping ------------------------------------------------------------- */

@@ -3,11 +3,11 @@
  * https://ui.perfetto.dev.
  *
  * Row 7.  Life cycle: open, before anything is loaded, so that a file that
- * cannot be written is told at once; start, when there is an executor; list,
- * for each traced step; write; close.  One thread.  After start nothing is
- * allocated: spans are kept in memory, and write makes the file in one go, so
- * that no traced step waits for a disk.  From open on the file is valid JSON,
- * but for the moment of writing.
+ * cannot be written is told at once; start, when there is an executor; create,
+ * once nothing more refuses the run; list, for each traced step; write; close.
+ * One thread.  After start nothing is allocated: spans are kept in memory, and
+ * write makes the file in one go, so that no traced step waits for a disk.
+ * From create on the file is valid JSON, but for the moment of writing.
  *
  * What it shows, times in microseconds from the beginning of the first span:
  *   "GPU 0 compute", "GPU 0 h2d", ...   a lane an engine and device; those of
@@ -39,10 +39,10 @@ struct zo_trace_options {
 };
 
 /*
- * Opens the file and empties an old trace.  On success the caller owns
- * *trace_out and ends it with zo_trace_close().
+ * Looks at the file, and neither makes nor changes it.  On success the caller
+ * owns *trace_out and ends it with zo_trace_close().
  *
- *   ZO_E_USAGE   the file cannot be opened, or is there and is no trace; more
+ *   ZO_E_USAGE   the file cannot be written, or is there and is no trace; more
  *                steps than a trace can hold
  *   ZO_E_NOMEM
  */
@@ -60,6 +60,14 @@ void zo_trace_close(struct zo_trace *trace);
 enum zo_status zo_trace_start(struct zo_trace *trace,
                               const struct zo_build *build,
                               struct zo_executor *executor) ZO_MUST_CHECK;
+
+/*
+ * Makes the file, or empties an old trace; waits for the reader of a FIFO.
+ *
+ *   ZO_E_USAGE   it cannot be opened
+ *   ZO_E_IO      it took no more
+ */
+enum zo_status zo_trace_create(struct zo_trace *trace) ZO_MUST_CHECK;
 
 /* Whether a step is one that is traced, and none has been kept of it. */
 bool zo_trace_wants(const struct zo_trace *trace, int64_t step);
