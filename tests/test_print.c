@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/base/text.h"
 #include "src/cli/cli.h"
@@ -121,6 +122,28 @@ static void test_notes(void)
     TAP_CHECK_INT(cli.notes.count, 0);
 }
 
+/* As with "2>&1 | less": one file, behind a buffer and without one. */
+static void test_order(void)
+{
+    FILE *both = tmpfile();
+    const int second = both != NULL ? dup(fileno(both)) : -1;
+    struct zo_cli cli = {.out = both, .err = fdopen(second, "w")};
+    char got[64] = "";
+
+    TAP_CHECK(both != NULL && cli.err != NULL);
+    (void)setvbuf(cli.err, NULL, _IONBF, 0);
+    (void)fputs("table\n", cli.out);
+    TAP_CHECK_INT(zo_note_add(&cli.notes, ZO_NOTE_INFO, "of it"), ZO_OK);
+    zo_cli_print_notes(&cli);
+    (void)fputs("rest\n", cli.out);
+    (void)fputs("progress\n", zo_cli_err(&cli));
+    rewind(both);
+    got[fread(got, 1, sizeof(got) - 1, both)] = '\0';
+    (void)fclose(both);
+    (void)fclose(cli.err);
+    TAP_CHECK(strcmp(got, "table\nnote: of it\nrest\nprogress\n") == 0);
+}
+
 static void test_flush(void)
 {
     FILE *full = fopen("/dev/full", "w"), *null = fopen("/dev/null", "w");
@@ -168,6 +191,8 @@ int main(void)
          test_one_line},
         {"text is cut to columns, wide characters counted as two", test_cut},
         {"notes are printed once, with their level", test_notes},
+        {"results and notes that go to one place stand in their order",
+         test_order},
         {"a stream that fails is an error", test_flush},
         {"of unequal devices the one that limits is named", test_budgets},
     };

@@ -271,7 +271,8 @@ static enum zo_status check_fit(struct step_bench *bench)
     if (status == ZO_E_FIT && bench->trainer != NULL) {
         const struct zo_err failure = *zo_err_last();
 
-        zo_cli_print_plan(bench->cli->err, &bench->setup, bench->trainer);
+        zo_cli_print_plan(zo_cli_err(bench->cli), &bench->setup,
+                          bench->trainer);
         return zo_err_adopt(&failure);
     }
     zo_trainer_close(bench->trainer);

@@ -398,7 +398,7 @@ static void tell_warnings(const struct zo_bench *bench,
 {
     for (size_t i = 0; i < notes->count; i++) {
         if (notes->items[i].level == ZO_NOTE_WARN) {
-            (void)fprintf(bench->cli->err, "warning: %s\n",
+            (void)fprintf(zo_cli_err(bench->cli), "warning: %s\n",
                           notes->items[i].text);
         }
     }

@@ -59,6 +59,13 @@ enum zo_status zo_cli_export(struct zo_cli *cli,
 enum zo_status zo_cli_init(struct zo_cli *cli,
                            const struct zo_options *options) ZO_MUST_CHECK;
 
+/*
+ * cli->err, for what is printed beside results: those so far are written out
+ * first, so that both stand in their order where they go to one place, as in
+ * "2>&1 | less".
+ */
+FILE *zo_cli_err(const struct zo_cli *cli);
+
 /* Prints the notes so far to cli->err and empties the list. */
 void zo_cli_print_notes(struct zo_cli *cli);
 

@@ -121,7 +121,7 @@ static enum zo_status measure(struct zo_cli *cli, const struct zo_setup *setup,
                               struct zo_trainer **trainer,
                               struct zo_eval_metrics *metrics)
 {
-    struct listener listener = {.file = cli->err};
+    struct listener listener = {.file = zo_cli_err(cli)};
 
     ZO_TRY(zo_setup_trainer(setup, false, trainer));
     ZO_TRY(zo_trainer_start(*trainer));

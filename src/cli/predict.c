@@ -243,7 +243,7 @@ static void tell(struct prediction *prediction, int64_t count)
         return;
     }
     prediction->told_ns = now_ns;
-    (void)fprintf(prediction->cli->err,
+    (void)fprintf(zo_cli_err(prediction->cli),
                   "answered %" PRId64 " of %" PRId64
                   " rows, %.1f tokens/s, %.0f s left\n",
                   sums->rows, count, (double)sums->tokens / seconds,

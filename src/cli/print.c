@@ -7,16 +7,24 @@
 
 #define TERMINAL_COLUMNS 80
 
+FILE *zo_cli_err(const struct zo_cli *cli)
+{
+    (void)fflush(cli->out); /* a failure stays with it, for zo_cli_flush() */
+    return cli->err;
+}
+
 void zo_cli_print_notes(struct zo_cli *cli)
 {
+    FILE *err = cli->notes.count > 0 ? zo_cli_err(cli) : cli->err;
+
     for (size_t i = 0; i < cli->notes.count; i++) {
         const struct zo_note *note = &cli->notes.items[i];
 
-        (void)fprintf(cli->err, "%s: %s\n",
+        (void)fprintf(err, "%s: %s\n",
                       note->level == ZO_NOTE_WARN ? "warning" : "note",
                       note->text);
     }
-    (void)fflush(cli->err);
+    (void)fflush(err);
     zo_notes_fini(&cli->notes);
 }
 
