@@ -46,11 +46,9 @@ static enum zo_status predict(struct zo_cli *cli, const struct zo_setup *setup,
 }
 
 static enum zo_status print_verdict(struct zo_cli *cli,
-                                    const struct zo_setup *setup,
-                                    const struct zo_trainer *trainer, bool fits)
+                                    const struct zo_setup *setup, bool fits)
 {
     if (fits) {
-        ZO_TRY(zo_cli_print_accumulation(cli->out, setup, trainer));
         (void)fprintf(cli->out, "it fits\n");
         return ZO_OK;
     }
@@ -97,9 +95,12 @@ static enum zo_status print(struct plan *plan, const struct zo_trainer *trainer,
         if (found) {
             zo_cli_print_time(cli->out, &time);
         }
+        if (fits) {
+            status = zo_cli_print_accumulation(cli->out, setup, trainer);
+        }
         print_save(cli, setup, trainer, found ? &time : NULL);
         zo_gains_print(cli->out, &gains);
-        status = print_verdict(cli, setup, trainer, fits);
+        status = status == ZO_OK ? print_verdict(cli, setup, fits) : status;
     }
     if (found) {
         zo_cli_time_fini(&time);
