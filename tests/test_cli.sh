@@ -210,6 +210,17 @@ kinds() {
     kind '{"messages":[{"role":"user","content":"a"},'\
 '{"role":"assistant","content":"b"}]}' 'conversations (messages)'
 }
+# Where there is no terminal a text has 120 columns; what is cut is told.
+long_rows() {
+  printf '{"text":"%0110d"}\n' 7 >long.jsonl &&
+    exits 0 inspect --model "$demo" --data long.jsonl &&
+    grep -qE ' 0{109}7$' out && ! says 'are cut' || return 1
+  printf '{"text":"%0130d"}\n' 7 >>long.jsonl &&
+    exits 0 inspect --model "$demo" --data long.jsonl &&
+    grep -qE ' 0{117}\.\.\.$' out && says 'are cut' && says '--json' &&
+    exits 0 inspect --model "$demo" --data long.jsonl --json &&
+    grep -q '0007"' out && ! says 'are cut'
+}
 columns_named() {
   printf '{"text":"a"}\n' >kind.jsonl && exits 2 inspect --model "$demo" \
     --data kind.jsonl --prompt-column content && says 'no "content"' &&
@@ -226,6 +237,7 @@ columns_missing() {
     says 'bad row skipped: kind.jsonl:1:1'
 }
 case_ 'rows of every kind are told by their keys' kinds
+case_ 'a row has room for its text, and says where it has not' long_rows
 case_ 'columns that the user names rule out other kinds' columns_named
 case_ 'columns that are nowhere are wrong usage, else the row is bad' \
   columns_missing

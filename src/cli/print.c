@@ -1,6 +1,8 @@
 /* What every subcommand prints with. */
 #include <errno.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "src/base/text.h"
 #include "src/cli/cli.h"
@@ -36,6 +38,16 @@ enum zo_status zo_cli_flush(FILE *file, const char *name)
                               errno != 0 ? strerror(errno) : "it has failed");
     }
     return ZO_OK;
+}
+
+int zo_cli_columns(FILE *file)
+{
+    struct winsize size = {0};
+
+    return isatty(fileno(file)) == 1 &&
+                   ioctl(fileno(file), TIOCGWINSZ, &size) == 0
+               ? size.ws_col
+               : 0;
 }
 
 /* Columns of a terminal that a character takes. */
@@ -95,15 +107,16 @@ static bool spell_all(FILE *file, const char *text, size_t text_bytes,
     return true;
 }
 
-void zo_cli_print_text(FILE *file, const char *text, size_t text_bytes,
+bool zo_cli_print_text(FILE *file, const char *text, size_t text_bytes,
                        int columns)
 {
     if (spell_all(NULL, text, text_bytes, columns)) {
         (void)spell_all(file, text, text_bytes, columns);
-    } else {
-        (void)spell_all(file, text, text_bytes, columns - 3);
-        (void)fputs("...", file);
+        return true;
     }
+    (void)spell_all(file, text, text_bytes, columns - 3);
+    (void)fputs("...", file);
+    return false;
 }
 
 void zo_cli_print_wrapped(FILE *file, const char *first, int indent,
