@@ -83,7 +83,8 @@ overflows() {
 }
 refusals() {
   exits 2 export --model model && says 'export needs --output DIR' &&
-    exits 2 export --model model --output again && says 'again' &&
+    exits 2 export --model model --output again &&
+    says 'again is there already' && says -- '--overwrite' &&
     exits 0 export --model model --output again --overwrite &&
     exits 0 export --model model --output never --dry-run &&
     prints 'would hold' && ! test -e never &&

@@ -123,6 +123,7 @@ same_numbers() {
 }
 no_overwriting() {
   exits 2 init --model tiny --output one --seed 8 && says 'one' &&
+    says -- '--overwrite' &&
     cmp -s one/model.safetensors two/model.safetensors &&
     exits 0 init --model tiny --output one --seed 8 --dtype fp32 --overwrite &&
     cmp -s one/model.safetensors three/model.safetensors

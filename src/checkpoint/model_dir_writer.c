@@ -194,10 +194,12 @@ static enum zo_status check_target(const char *path, bool replace,
         return ZO_FAIL(ZO_E_USAGE, "%s is there and is %s; want a new folder",
                        path, S_ISLNK(info.st_mode) ? "a link" : "no folder");
     }
-    if (!replace) {
-        return ZO_FAIL(ZO_E_USAGE, "%s is there already", path);
-    }
-    return check_replaceable(path);
+    ZO_TRY(check_replaceable(path)); /* else --overwrite would be no help */
+    return replace ? ZO_OK
+                   : ZO_FAIL(ZO_E_USAGE,
+                             "%s is there already; name another folder, or "
+                             "replace it with --overwrite",
+                             path);
 }
 
 enum zo_status zo_model_dir_check_target(const char *path, bool replace)
