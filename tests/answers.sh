@@ -90,6 +90,7 @@ refusals() {
     prints 'would hold' && ! test -e never &&
     exits 2 export --model model --output never --layout gguf &&
     exits 2 export --model glm --output never && says 'glm/config.json' &&
+    says 'this is the glm layout' &&
     ! test -e never
 }
 case_ 'an export in the same type is the model, byte for byte' same_again

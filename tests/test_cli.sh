@@ -412,6 +412,10 @@ shape_alone() {
     exits 2 eval --model chatglm2-6b --data ids.jsonl && says "$get" &&
     exits 2 generate --model chatglm2-6b --prompt a && says "$get" &&
     exits 2 export --model chatglm2-6b --output shape && says "$get" &&
+    exits 2 inspect --model chatglm2-6b && says "$get" &&
+    exits 2 inspect --model THUDM/chatglm2-6b && says "$get" &&
+    exits 2 train --model THUDM/chatglm2-6b --data no --output shape &&
+    says "$get" && says 'nothing is downloaded' &&
     exits 2 init --model chatglm2-6b --output shape --set num_layers=x &&
     exits 2 plan --model chatglm2-6b --data text.jsonl --profile 4090 &&
     says 'without a tokenizer; want --tokenizer DIR' && says "$get"

@@ -7,6 +7,7 @@
  *   --model DIR               the tensors of a model: inspect_model.c
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "src/base/jsonl.h"
 #include "src/base/memory.h"
@@ -156,6 +157,9 @@ enum zo_status zo_cli_inspect(struct zo_cli *cli,
         return ZO_FAIL(ZO_E_USAGE, "inspect needs --model DIR");
     }
     if (options->data == NULL && options->text == NULL) {
+        if (access(options->model, F_OK) != 0) { /* says how to get one */
+            ZO_TRY(zo_cli_model_config(options, false, &cli->notes, &config));
+        }
         return zo_state_is_one(options->model) ? zo_inspect_state(cli, options)
                                                : zo_inspect_model(cli, options);
     }
