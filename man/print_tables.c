@@ -223,6 +223,8 @@ static const char *kind_text(enum zo_config_kind kind)
 static void put_type(const struct zo_config_option *key)
 {
     const char *auto_text = zo_config_auto_text(key);
+    const char *absent =
+        key->default_note != NULL ? key->default_note : key->default_text;
     size_t column = 0;
     char range[64];
 
@@ -248,10 +250,10 @@ static void put_type(const struct zo_config_option *key)
         put_text(&column, "or null");
     }
     (void)puts(".");
-    if (key->default_text != NULL && key->default_text[0] != '\0') {
+    if (absent != NULL && absent[0] != '\0') {
         column = 0;
         put_text(&column, "Default:");
-        put_text(&column, key->default_text);
+        put_text(&column, absent);
         (void)puts(".");
     }
     if (auto_text != NULL) {
