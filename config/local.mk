@@ -35,6 +35,8 @@ dist_presets_DATA = \
 	config/presets/16g-host128.json \
 	config/presets/24g-host64.json \
 	config/presets/24g-host128.json \
+	config/presets/32g-host64.json \
+	config/presets/32g-host128.json \
 	config/presets/2x24g-host64.json \
 	config/presets/2x24g-host128.json \
 	config/presets/2x32g-fp16-host128.json \

@@ -239,7 +239,7 @@ static enum zo_status write_config(struct plan *plan)
 /* ---- a preset ------------------------------------------------------------
  */
 
-/* " with 23.50 GiB a device and 118.00 GiB of host memory" */
+/* ", with 23.50 GiB a device and 118.00 GiB of host memory" */
 static void name_budgets(const struct zo_setup *setup, char *text,
                          size_t text_bytes)
 {
@@ -250,15 +250,15 @@ static void name_budgets(const struct zo_setup *setup, char *text,
     text[0] = '\0';
     if (gpu > 0 && host > 0) {
         (void)snprintf(text, text_bytes,
-                       " with %s a device and %s of host memory",
+                       ", with %s a device and %s of host memory",
                        zo_text_gib(gpu_text, sizeof(gpu_text), gpu),
                        zo_text_gib(host_text, sizeof(host_text), host));
     } else if (gpu > 0) {
         (void)snprintf(text, text_bytes,
-                       " with %s a device and host memory without a limit",
+                       ", with %s a device and host memory without a limit",
                        zo_text_gib(gpu_text, sizeof(gpu_text), gpu));
     } else if (host > 0) {
-        (void)snprintf(text, text_bytes, " with %s of host memory",
+        (void)snprintf(text, text_bytes, ", with %s of host memory",
                        zo_text_gib(host_text, sizeof(host_text), host));
     }
 }
@@ -282,8 +282,7 @@ static enum zo_status note_preset(const struct plan *plan)
     name_budgets(setup, budgets, sizeof(budgets));
     return zo_note_add(
         &plan->cli->notes, ZO_NOTE_INFO,
-        "%s is meant for a machine as of: plan %s; this plan is "
-        "for %s%s%s",
+        "%s was made for the machine of \"plan %s\"; this plan is for %s%s%s",
         options->config, escaped,
         zo_setup_plans_elsewhere(setup) ? "a host with a " : "this machine",
         zo_setup_plans_elsewhere(setup) ? options->profile : "", budgets);
