@@ -1,6 +1,8 @@
 # Sources and tests of this folder.
 libzo_a_SOURCES += \
 	config/cli_help.c \
+	config/cli_hints.c \
+	config/cli_hints.h \
 	config/cli_names.c \
 	config/cli_names.h \
 	config/cli_options.c \
