@@ -78,7 +78,7 @@ overflows() {
     printf '\377\377\177\177\0\0\200\177' | dd of=large/model.safetensors \
       bs=1 seek=$((size - 40)) conv=notrunc 2>/dev/null &&
     exits 0 export --model large --output cut --dtype fp16 &&
-    says 'warning: 1 numbers of the source are not finite, and 1 overflow in '\
+    says 'warning: of the source 1 number is not finite, and 1 overflows in '\
 'fp16; the first tensor with some is transformer.output_layer.weight'
 }
 refusals() {

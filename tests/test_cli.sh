@@ -342,6 +342,20 @@ nvme_folder() {
     says 'the plan is for a machine that has it'
 }
 case_ 'a folder that cannot be the NVMe tier is told alike' nvme_folder
+# One is no plural, and of nothing and of two there are several.
+counts() {
+  exits 0 eval --model words --data ids.jsonl && says '1 row read' &&
+    says 'has 3 tokens' && prints ' 1 row, 2 label tokens' &&
+    exits 0 train --model words --data ids.jsonl --max-steps 1 --output one_s \
+      --warmup-steps 1 && says 'batch: 1 row a step' &&
+    says 'warm-up 1 step, laid out for 1 step' &&
+    exits 0 inspect --model one_s/state-00000001 && prints ' 1 update, ' &&
+    exits 0 inspect --model one_s/model && prints ': 1 layer, ' &&
+    prints ' in 1 file' || return 1
+  cat ids.jsonl ids.jsonl >two.jsonl && exits 0 eval --model words \
+    --data two.jsonl && says '2 rows read' && prints ' 2 rows, '
+}
+case_ 'counts of one are singular' counts
 eval_notes() {
   exits 0 eval --model words --data ids.jsonl && ! says ZeRO &&
     exits 0 eval --model words --data ids.jsonl --num-devices 2 && ! says ZeRO

@@ -52,6 +52,12 @@ const char *zo_text_nearest(const char *name, const char *const *names,
  */
 bool zo_text_bytes(const char *text, uint64_t *bytes_out);
 
+/* What follows a word of which there are `count`: "row", "rows". */
+static inline const char *zo_text_s(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 /* "13.4 GiB" of a byte count into target (>= 16 bytes); returns target. */
 const char *zo_text_gib(char *target, size_t target_bytes, uint64_t bytes);
 
