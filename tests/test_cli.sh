@@ -46,6 +46,13 @@ unknown_option() {
   exits 2 inspect --modle x && says 'zero-offload: ' && says 'modle' &&
     says '--model'
 }
+# Each heading once, whatever the order of the table.
+headings() {
+  for command in $("$program" --help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'); do
+    exits 0 "$command" --help && test -z "$(grep '^[A-Z][a-z ]*:$' out |
+      sort | uniq -d)" && grep -q '^Looking:$' out || return 1
+  done
+}
 command_help() {
   exits 0 inspect --help && prints '--rows' && ! grep -qE '.{81}' out &&
     cp out first && exits 0 help inspect && cmp -s out first &&
@@ -71,6 +78,7 @@ case_ 'an unknown command suggests the nearest' unknown_command
 case_ 'an option before the command is explained' option_first
 case_ 'an unknown option suggests the nearest' unknown_option
 case_ '--help of a command lists its options in 80 columns' command_help
+case_ 'a heading of the options stands once' headings
 case_ 'an error is one line' one_line
 case_ 'a full disk is not success' full_disk
 case_ 'arguments cannot drive the terminal' escapes
