@@ -350,6 +350,17 @@ nvme_folder() {
     says 'the plan is for a machine that has it'
 }
 case_ 'a folder that cannot be the NVMe tier is told alike' nvme_folder
+# What lacks a byte is not told to need what is there.
+nearly() {
+  set -- plan --model words --backend host --set zero_offload.fill=false \
+    --set zero_optimization.stage=0
+  exits 3 "$@" --json --gpu-memory 1M &&
+    least=$(sed 's/.*"devices":\[{[^}]*"total_bytes":\([0-9]*\).*/\1/' out) &&
+    exits 0 "$@" --gpu-memory "$least" &&
+    exits 3 "$@" --gpu-memory $((least - 1)) && prints "($least bytes) of " &&
+    says "($least bytes), and " && says "($((least - 1)) bytes) are allowed"
+}
+case_ 'what lacks little is told in bytes' nearly
 # One is no plural, and of nothing and of two there are several.
 counts() {
   exits 0 eval --model words --data ids.jsonl && says '1 row read' &&

@@ -131,6 +131,29 @@ static void test_si(void)
     }
 }
 
+static bool pairs(uint64_t first_bytes, uint64_t second_bytes,
+                  const char *want_first, const char *want_second)
+{
+    char first[ZO_TEXT_PAIR_BYTES], second[ZO_TEXT_PAIR_BYTES];
+
+    zo_text_gib_pair(first, first_bytes, second, second_bytes);
+    return strcmp(first, want_first) == 0 && strcmp(second, want_second) == 0;
+}
+
+/* What does not fit by less than rounding shows is told in bytes. */
+static void test_pair(void)
+{
+    const uint64_t mib = 1048576;
+
+    TAP_CHECK(pairs(9 * mib + 10, 8 * mib, "9.0 MiB", "8.0 MiB"));
+    TAP_CHECK(pairs(9 * mib, 9 * mib, "9.0 MiB", "9.0 MiB"));
+    TAP_CHECK(pairs(9 * mib + 10, 9 * mib, "9.0 MiB (9437194 bytes)",
+                    "9.0 MiB (9437184 bytes)"));
+    TAP_CHECK(pairs(UINT64_MAX, UINT64_MAX - 1,
+                    "17179869184.00 GiB (18446744073709551615 bytes)",
+                    "17179869184.00 GiB (18446744073709551614 bytes)"));
+}
+
 static void test_notes(void)
 {
     char *got = NULL;
@@ -214,6 +237,7 @@ int main(void)
     static const struct tap_case cases[] = {
         {"prose is wrapped at 80 columns", test_wrapped},
         {"three digits and a power of 1000", test_si},
+        {"two amounts that differ do not look the same", test_pair},
         {"text of a file stays on one line and drives no terminal",
          test_one_line},
         {"a terminal says how many columns it has", test_columns},

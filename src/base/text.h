@@ -62,6 +62,15 @@ static inline const char *zo_text_s(uint64_t count)
 const char *zo_text_gib(char *target, size_t target_bytes, uint64_t bytes);
 
 /*
+ * Of two amounts that are compared: as zo_text_gib(), and where that is the
+ * same text for both although they differ, with the bytes behind it.  Into
+ * targets of ZO_TEXT_PAIR_BYTES.
+ */
+#define ZO_TEXT_PAIR_BYTES 48
+void zo_text_gib_pair(char *first, uint64_t first_bytes, char *second,
+                      uint64_t second_bytes);
+
+/*
  * "61.2 TFLOP/s" of 6.12e13 and "FLOP/s": three digits and a power of 1000,
  * from none to P, into target (>= 24 bytes for a unit of 8); returns target.
  * value >= 0.
