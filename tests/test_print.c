@@ -62,13 +62,18 @@ static void test_columns(void)
     const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
     FILE *file = tmpfile(), *slave = NULL;
 
-    TAP_CHECK(terminal >= 0 && file != NULL);
+    TAP_CHECK(file != NULL);
+    TAP_CHECK_INT(zo_cli_columns(file), 0);
+    if (terminal < 0) {
+        (void)fclose(file);
+        tap_skip("no terminal can be opened here");
+        return;
+    }
     TAP_CHECK(grantpt(terminal) == 0 && unlockpt(terminal) == 0);
     slave = fopen(ptsname(terminal), "w");
     TAP_CHECK(slave != NULL);
     TAP_CHECK(ioctl(fileno(slave), TIOCSWINSZ, &size) == 0);
     TAP_CHECK_INT(zo_cli_columns(slave), 33);
-    TAP_CHECK_INT(zo_cli_columns(file), 0);
     (void)fclose(slave);
     (void)fclose(file);
     (void)close(terminal);
