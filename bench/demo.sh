@@ -44,10 +44,11 @@ run() {
   printf '\n'
   "$@"
 }
-# The loss of each step, in order, out of the metrics of the run.
+# The loss of each step, in order, out of the metrics of the run, which have all
+# digits: three are what a reader compares.
 losses() {
   sed -n '/"kind": *"step"/s/.*"loss": *\([-+.0-9eE]*\).*/\1/p' \
-    "$output/run/metrics.jsonl"
+    "$output/run/metrics.jsonl" | LC_ALL=C awk '{ printf "%.3f\n", $1 }'
 }
 
 began=$(date +%s)

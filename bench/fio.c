@@ -160,9 +160,7 @@ enum zo_status zo_bench_fio_run(struct zo_bench_fio *fio,
     ADD("--fallocate=none");
     ADD("--output-format=json");
     ADD("%s", kind_text(kind));
-    ADD("--rwmixread=%d", (100 * ZO_BENCH_NVME_READS +
-                           (ZO_BENCH_NVME_READS + ZO_BENCH_NVME_WRITES) / 2) /
-                              (ZO_BENCH_NVME_READS + ZO_BENCH_NVME_WRITES));
+    ADD("--rwmixread=50");
     /* What the threads of a pool do is a process each in fio. */
     ADD("--ioengine=%s", is_ring ? "io_uring" : "psync");
     if (is_ring) {

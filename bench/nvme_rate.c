@@ -193,7 +193,7 @@ static bool is_write(enum zo_bench_nvme_kind kind, uint64_t reads,
     case ZO_BENCH_NVME_WRITE:
         return true;
     case ZO_BENCH_NVME_MIXED:
-        return writes * ZO_BENCH_NVME_READS <= reads * ZO_BENCH_NVME_WRITES;
+        return writes <= reads;
     case ZO_BENCH_NVME_READ:
     case ZO_BENCH_NVME_KINDS:
         break;

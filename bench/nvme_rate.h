@@ -8,14 +8,10 @@
 
 ZO_C_BEGIN
 
-/* Of AdamW: bytes that a parameter's update reads and writes. */
-#define ZO_BENCH_NVME_READS  10
-#define ZO_BENCH_NVME_WRITES 12
-
 enum zo_bench_nvme_kind {
     ZO_BENCH_NVME_WRITE,
     ZO_BENCH_NVME_READ,
-    ZO_BENCH_NVME_MIXED, /* reads and writes as AdamW's */
+    ZO_BENCH_NVME_MIXED, /* as AdamW's: what is read is written again */
     ZO_BENCH_NVME_KINDS
 };
 

@@ -8,6 +8,52 @@
 #define WIDTH_MAX  79
 #define TEXT_START 32
 
+static bool is_shown(const struct zo_option *option, enum zo_command command)
+{
+    return option->group != NULL && (option->commands & command) != 0;
+}
+
+static bool is_of_group(const struct zo_option *option, enum zo_command command,
+                        const char *group)
+{
+    return is_shown(option, command) && strcmp(option->group, group) == 0;
+}
+
+const struct zo_option *zo_option_next(const struct zo_option *option,
+                                       enum zo_command command)
+{
+    size_t count = 0;
+    const struct zo_option *table = zo_cli_options(&count);
+
+    for (const struct zo_option *at = option + 1; at < table + count; at++) {
+        if (is_of_group(at, command, option->group)) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+const struct zo_option *zo_option_next_group(const struct zo_option *option,
+                                             enum zo_command command)
+{
+    size_t count = 0;
+    const struct zo_option *table = zo_cli_options(&count);
+
+    for (const struct zo_option *at = option == NULL ? table : option + 1;
+         at < table + count; at++) {
+        const struct zo_option *before = table;
+
+        while (before < at && (!is_shown(at, command) ||
+                               !is_of_group(before, command, at->group))) {
+            before++;
+        }
+        if (before == at && is_shown(at, command)) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
 struct writer {
     zo_help_write_fn write;
     void *context;
@@ -135,28 +181,18 @@ void zo_options_help(enum zo_command command, zo_help_write_fn write,
                      void *context)
 {
     struct writer w = {.write = write, .context = context};
-    size_t count = 0;
-    const struct zo_option *table = zo_cli_options(&count);
-    const char *group = "";
 
-    for (size_t i = 0; i < count; i++) {
-        const struct zo_option *option = &table[i];
-
-        if (option->group == NULL || (option->commands & command) == 0) {
-            continue;
+    for (const struct zo_option *first = zo_option_next_group(NULL, command);
+         first != NULL; first = zo_option_next_group(first, command)) {
+        put(&w, first->group, strlen(first->group));
+        put(&w, ":", 1);
+        end_line(&w);
+        for (const struct zo_option *option = first; option != NULL;
+             option = zo_option_next(option, command)) {
+            put_option(&w, option, command);
         }
-        if (strcmp(option->group, group) != 0) {
-            if (group[0] != '\0') {
-                end_line(&w);
-            }
-            group = option->group;
-            put(&w, group, strlen(group));
-            put(&w, ":", 1);
-            end_line(&w);
-        }
-        put_option(&w, option, command);
+        end_line(&w);
     }
-    end_line(&w);
     put_paragraph(&w, "Names may be written with - or _.  A flag takes "
                       "--name, --no-name or --name=true|false.  The names of "
                       "Hugging Face's and ChatGLM2's scripts are accepted, "

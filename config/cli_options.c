@@ -3,9 +3,11 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/cli_hints.h"
 #include "config/cli_names.h"
 #include "src/base/memory.h"
 #include "src/base/text.h"
@@ -27,6 +29,7 @@
 #define ROWS      (TRAIN | EVAL | PLAN | INSPECT)
 #define ANSWER    (EVAL | GENERATE)
 #define ALL       (COMPUTE | INSPECT | INIT | EXPORT)
+#define EVERYONE  (ALL | DOCTOR | REPORT)
 #define AT(field) .offset = offsetof(struct zo_options, field)
 #define WORDS(...)                            \
     .words = (const struct zo_option_words[]) \
@@ -193,21 +196,52 @@ static const char *nearest_name(unsigned commands, const char *name)
     return zo_text_nearest(name, names, count);
 }
 
+/* Every subcommand with an option of that name, as "train, plan and bench". */
+static void name_commands(const char *name, char *text, size_t text_bytes)
+{
+    unsigned commands = 0;
+    size_t length = 0;
+    bool is_negated = false;
+
+    for (unsigned bit = 1; bit <= EVERYONE; bit <<= 1) {
+        commands |= find(bit & EVERYONE, name, &is_negated) != NULL ? bit : 0;
+    }
+    text[0] = '\0';
+    for (unsigned bit = 1; commands != 0 && length < text_bytes; bit <<= 1) {
+        const bool is_first = length == 0;
+
+        if ((commands & bit) == 0) {
+            continue;
+        }
+        commands &= ~bit;
+        length += (size_t)snprintf(text + length, text_bytes - length, "%s%s",
+                                   is_first        ? ""
+                                   : commands == 0 ? " and "
+                                                   : ", ",
+                                   zo_command_name((enum zo_command)bit));
+    }
+}
+
 static enum zo_status fail_unknown(const struct reader *r, const char *name)
 {
     bool is_negated = false;
-    const struct zo_option *elsewhere = find(ALL, name, &is_negated);
+    const struct zo_option *elsewhere = find(EVERYONE, name, &is_negated);
     const char *command = zo_command_name(r->command);
     const char *near = nearest_name(r->command, name);
+    const char *hint = zo_option_hint(name, r->command);
+    char commands[128];
 
+    if (hint != NULL) {
+        return ZO_FAIL(ZO_E_USAGE, "%s has no option --%s; %s", command, name,
+                       hint);
+    }
+    if (elsewhere != NULL && elsewhere->kind == ZO_ARG_REFUSED) {
+        return ZO_FAIL(ZO_E_USAGE, "--%s: %s", name, elsewhere->help);
+    }
     if (elsewhere != NULL) {
-        unsigned first = 1;
-
-        while ((elsewhere->commands & first) == 0) {
-            first <<= 1;
-        }
+        name_commands(name, commands, sizeof(commands));
         return ZO_FAIL(ZO_E_USAGE, "--%s is an option of %s, not of %s", name,
-                       zo_command_name((enum zo_command)first), command);
+                       commands, command);
     }
     if (near != NULL) {
         return ZO_FAIL(ZO_E_USAGE, "%s has no option --%s; did you mean --%s?",

@@ -218,8 +218,17 @@ struct zo_option {
     size_t offset;                       /* into struct zo_options */
 };
 
-/* The table, in the order of the help. */
+/* The table.  Each group stands once in a command's help, with its options in
+ * this order. */
 const struct zo_option *zo_cli_options(size_t *count_out);
+/*
+ * The next option of the same group in a command's help, NULL behind the last;
+ * and the first option of the next group, the first of all for NULL.
+ */
+const struct zo_option *zo_option_next(const struct zo_option *option,
+                                       enum zo_command command);
+const struct zo_option *zo_option_next_group(const struct zo_option *option,
+                                             enum zo_command command);
 
 /* What the row says of one command: help, and the default in words (NULL: its
  * default_text, or none). */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "config/run_config.h"
+#include "src/base/text.h"
 
 const char *zo_home_limit_name(enum zo_home_limit limit)
 {
@@ -29,12 +30,14 @@ static enum zo_status describe_batch(const struct zo_run_config *config,
 {
     return zo_note_add(
         notes, ZO_NOTE_INFO,
-        "batch: %lld rows a step = %lld a device x %lld accumulated x %lld "
+        "batch: %lld row%s a step = %lld a device x %lld accumulated x %lld "
         "device%s",
         (long long)config->train_batch_rows,
+        zo_text_s((uint64_t)config->train_batch_rows),
         (long long)config->micro_batch_rows,
         (long long)config->gradient_accumulation_steps,
-        (long long)config->num_devices, config->num_devices == 1 ? "" : "s");
+        (long long)config->num_devices,
+        zo_text_s((uint64_t)config->num_devices));
 }
 
 static enum zo_status describe_numbers(const struct zo_run_config *config,
@@ -94,12 +97,14 @@ static enum zo_status describe_schedule(const struct zo_run_config *config,
                        s->warmup_ratio);
     } else if (s->type != ZO_SCHEDULE_ONE_CYCLE &&
                s->type != ZO_SCHEDULE_CONSTANT) {
-        (void)snprintf(warmup, sizeof(warmup), ", warm-up %lld steps",
-                       (long long)s->warmup_steps);
+        (void)snprintf(warmup, sizeof(warmup), ", warm-up %lld step%s",
+                       (long long)s->warmup_steps,
+                       zo_text_s((uint64_t)s->warmup_steps));
     }
     if (s->total_steps != ZO_STEPS_UNKNOWN) {
-        (void)snprintf(total, sizeof(total), ", laid out for %lld steps",
-                       (long long)s->total_steps);
+        (void)snprintf(total, sizeof(total), ", laid out for %lld step%s",
+                       (long long)s->total_steps,
+                       zo_text_s((uint64_t)s->total_steps));
     }
     return zo_note_add(notes, ZO_NOTE_INFO, "learning rate: %s%s%s",
                        zo_schedule_type_name(s->type), warmup, total);

@@ -53,6 +53,8 @@ struct zo_config_option {
     double min, max;          /* of numbers; both 0: any that is >= 0 */
     bool is_nullable;         /* null means: not given */
     const char *default_text; /* "5e8"; NULL: none */
+    const char *default_note; /* what an absent key means, where that is not
+                                 default_text; or NULL */
     const char *auto_text;    /* what "auto" stands for; NULL: it is refused */
     const char *meaning;      /* one line: what it does here, or why nothing */
     const char *differs;      /* from DeepSpeed; NULL: it does not */

@@ -300,10 +300,12 @@ const char *zo_json_where(const struct zo_json_doc *doc,
     (void)zo_json_path(doc, value, path, sizeof(path));
     if (zo_json_is_set(value)) {
         const char *set = doc->sets[-1 - node_of(value)->valueint];
-        const bool is_same = strcmp(set, path) == 0;
+        const bool is_in_it = strncmp(path, set, strlen(set)) == 0;
 
-        (void)snprintf(target, target_bytes, "--set %s%s%s", set,
-                       is_same ? "" : ": ", is_same ? "" : path);
+        /* What is in it begins with its key; what it is in was made for it. */
+        (void)snprintf(target, target_bytes, "%s%s--set %s",
+                       is_in_it ? "" : path, is_in_it ? "" : ", made by ",
+                       is_in_it ? path : set);
     } else {
         (void)snprintf(target, target_bytes, "%s:%lld: %s", doc->name,
                        (long long)zo_json_line(doc, value), path);

@@ -1,6 +1,8 @@
 # Sources and tests of this folder.
 libzo_a_SOURCES += \
 	config/cli_help.c \
+	config/cli_hints.c \
+	config/cli_hints.h \
 	config/cli_names.c \
 	config/cli_names.h \
 	config/cli_options.c \
@@ -35,6 +37,8 @@ dist_presets_DATA = \
 	config/presets/16g-host128.json \
 	config/presets/24g-host64.json \
 	config/presets/24g-host128.json \
+	config/presets/32g-host64.json \
+	config/presets/32g-host128.json \
 	config/presets/2x24g-host64.json \
 	config/presets/2x24g-host128.json \
 	config/presets/2x32g-fp16-host128.json \

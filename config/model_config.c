@@ -178,6 +178,11 @@ static enum zo_status refuse(const struct source *source,
                         what);
 }
 
+static bool is_glm4_size(const struct zo_json *vocab)
+{
+    return is_true_number(vocab) && zo_json_number(vocab) == 151552.0;
+}
+
 static enum zo_status refuse_glm4(const struct source *source)
 {
     const struct zo_json *root = source->root;
@@ -187,8 +192,7 @@ static enum zo_status refuse_glm4(const struct source *source)
     if (eos != NULL && zo_json_type(eos) == ZO_JSON_ARRAY) {
         return refuse(source, eos, "this is GLM-4, with a list of end tokens");
     }
-    if (vocab != NULL && zo_json_type(vocab) == ZO_JSON_NUMBER &&
-        zo_json_number(vocab) == 151552.0) {
+    if (is_glm4_size(vocab)) {
         return refuse(source, vocab, "this is GLM-4, with its tokenizer");
     }
     if (contains(source->name_or_path, "glm-4")) {
@@ -245,6 +249,15 @@ static enum zo_status refuse_by_name(const struct source *source)
         return refuse(source, first,
                       "this is ChatGLM-6B of the first "
                       "generation, which has another architecture");
+    }
+    if (type != NULL && zo_json_type(type) == ZO_JSON_STRING &&
+        strcmp(zo_json_string(type), "glm") == 0 &&
+        !is_glm4_size(zo_json_get(root, "vocab_size"))) {
+        return zo_json_fail(source->doc, type,
+                            "this is the glm layout, for transformers' "
+                            "GlmForCausalLM; want the chatglm layout: the "
+                            "model or state that it was exported from, or an "
+                            "export of that with --layout chatglm");
     }
     if (type != NULL && zo_json_type(type) == ZO_JSON_STRING &&
         strcmp(zo_json_string(type), "chatglm") != 0) {
@@ -636,6 +649,33 @@ enum zo_status zo_model_config_parse(const char *name, const char *text,
     return read_doc(doc, family, NULL, 0, notes, config_out);
 }
 
+/* What is nowhere on disk: a name of the hub, a run that is not done, ... */
+static enum zo_status fail_missing(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    const char *last = slash != NULL ? slash + 1 : name;
+
+    for (const char *const *preset = zo_model_preset_names(); *preset != NULL;
+         preset++) {
+        if (slash != NULL && slash == strchr(name + 1, '/') &&
+            strcasecmp(last, *preset) == 0) {
+            return ZO_FAIL(ZO_E_USAGE,
+                           "%s: no such directory here, and nothing is "
+                           "downloaded; get it with: hf download %s "
+                           "--local-dir %s, then say --model %s",
+                           name, name, last, last);
+        }
+    }
+    return ZO_FAIL(ZO_E_USAGE,
+                   "%s: no such directory or file, nor a preset (chatglm2-6b, "
+                   "chatglm2-6b-32k, chatglm3-6b, codegeex2-6b); %s",
+                   name,
+                   slash != NULL && strcmp(last, "model") == 0
+                       ? "train writes OUTPUT/model when it ends"
+                       : "the official one: hf download THUDM/chatglm2-6b "
+                         "--local-dir chatglm2-6b");
+}
+
 static enum zo_status open_preset(const char *name, struct zo_json_doc **doc)
 {
     struct zo_model_config preset;
@@ -643,11 +683,7 @@ static enum zo_status open_preset(const char *name, struct zo_json_doc **doc)
     char *text = NULL;
 
     if (!zo_model_preset(name, &preset)) {
-        return ZO_FAIL(ZO_E_USAGE,
-                       "%s: no such directory or file, nor a "
-                       "preset (chatglm2-6b, chatglm2-6b-32k, chatglm3-6b, "
-                       "codegeex2-6b)",
-                       name);
+        return fail_missing(name);
     }
     ZO_TRY(zo_model_config_json(&preset, &text));
     status = zo_json_parse(name, text, strlen(text), NULL, doc);
@@ -673,10 +709,12 @@ static enum zo_status open_model(const char *model, struct zo_json_doc **doc)
     ZO_TRY(zo_alloc(bytes, 1, "a path", &path));
     (void)snprintf(path, bytes, "%s/config.json", model);
     if (stat(path, &info) != 0 && errno == ENOENT) {
-        status = ZO_FAIL(ZO_E_USAGE,
-                         "%s: has no config.json, so it is no "
-                         "model directory",
-                         model);
+        (void)snprintf(path, bytes, "%s/model", model); /* of train's output */
+        status =
+            ZO_FAIL(ZO_E_USAGE,
+                    "%s: has no config.json, so it is no model directory%s%s",
+                    model, stat(path, &info) == 0 ? "; want " : "",
+                    stat(path, &info) == 0 ? path : "");
     } else {
         status = zo_json_read(path, NULL, doc);
     }

@@ -166,24 +166,13 @@ static void put_options_of(enum zo_command command, enum zo_option_kind kind,
 
 static void put_options(enum zo_command command)
 {
-    size_t count;
-    const struct zo_option *options = zo_cli_options(&count);
-    const char *group = "";
-
-    for (size_t i = 0; i < count; i++) {
-        const struct zo_option *option = &options[i];
-
-        if ((option->commands & command) == 0 || option->group == NULL) {
-            continue;
+    for (const struct zo_option *first = zo_option_next_group(NULL, command);
+         first != NULL; first = zo_option_next_group(first, command)) {
+        (void)printf(".Ss %s\n.Bl -tag -width Ds\n", first->group);
+        for (const struct zo_option *option = first; option != NULL;
+             option = zo_option_next(option, command)) {
+            put_option(option, command);
         }
-        if (strcmp(group, option->group) != 0) {
-            (void)printf("%s.Ss %s\n.Bl -tag -width Ds\n",
-                         group[0] == '\0' ? "" : ".El\n", option->group);
-            group = option->group;
-        }
-        put_option(option, command);
-    }
-    if (group[0] != '\0') {
         (void)puts(".El");
     }
     put_options_of(command, ZO_ARG_IDLE, "Accepted, without meaning here",
@@ -223,6 +212,8 @@ static const char *kind_text(enum zo_config_kind kind)
 static void put_type(const struct zo_config_option *key)
 {
     const char *auto_text = zo_config_auto_text(key);
+    const char *absent =
+        key->default_note != NULL ? key->default_note : key->default_text;
     size_t column = 0;
     char range[64];
 
@@ -248,10 +239,10 @@ static void put_type(const struct zo_config_option *key)
         put_text(&column, "or null");
     }
     (void)puts(".");
-    if (key->default_text != NULL && key->default_text[0] != '\0') {
+    if (absent != NULL && absent[0] != '\0') {
         column = 0;
         put_text(&column, "Default:");
-        put_text(&column, key->default_text);
+        put_text(&column, absent);
         (void)puts(".");
     }
     if (auto_text != NULL) {

@@ -589,8 +589,10 @@ static enum zo_status open_backend(struct zo_nvme *nvme)
         if (status != ZO_E_NOSUPPORT) {
             return status;
         }
-        zo_nvme_note(nvme, "NVMe: %s; %d threads read and write instead",
-                     zo_err_last()->text, nvme->threads);
+        zo_nvme_note(nvme, "NVMe: %s; %d thread%s instead", zo_err_last()->text,
+                     nvme->threads,
+                     nvme->threads == 1 ? " reads and writes"
+                                        : "s read and write");
         nvme->how = ZO_NVME_POOL;
     }
     ZO_TRY(zo_nvme_pool_ops.open(nvme, &nvme->backend));

@@ -78,17 +78,19 @@ overflows() {
     printf '\377\377\177\177\0\0\200\177' | dd of=large/model.safetensors \
       bs=1 seek=$((size - 40)) conv=notrunc 2>/dev/null &&
     exits 0 export --model large --output cut --dtype fp16 &&
-    says 'warning: 1 numbers of the source are not finite, and 1 overflow in '\
+    says 'warning: of the source 1 number is not finite, and 1 overflows in '\
 'fp16; the first tensor with some is transformer.output_layer.weight'
 }
 refusals() {
   exits 2 export --model model && says 'export needs --output DIR' &&
-    exits 2 export --model model --output again && says 'again' &&
+    exits 2 export --model model --output again &&
+    says 'again is there already' && says -- '--overwrite' &&
     exits 0 export --model model --output again --overwrite &&
     exits 0 export --model model --output never --dry-run &&
     prints 'would hold' && ! test -e never &&
     exits 2 export --model model --output never --layout gguf &&
     exits 2 export --model glm --output never && says 'glm/config.json' &&
+    says 'this is the glm layout' &&
     ! test -e never
 }
 case_ 'an export in the same type is the model, byte for byte' same_again

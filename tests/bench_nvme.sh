@@ -49,7 +49,7 @@ present() {
 asked() {
   grep -q -e '--bs=65536 .*--rw=write .*--iodepth=7' good/fio.log &&
     grep -q -e '--rw=read ' good/fio.log &&
-    grep -q -e '--rw=rw --rwmixread=45 ' good/fio.log
+    grep -q -e '--rw=rw --rwmixread=50 ' good/fio.log
 }
 same() {
   rm -f good/fio.log

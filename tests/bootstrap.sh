@@ -84,11 +84,21 @@ tell() {
   fi
 }
 
-echo 1..14
+echo 1..17
 run 1000 debian --help
 holds '--help tells the modes' 0 --demo --check --packages --yes
 run 1000 debian --frobnicate
 holds 'an unknown option is refused' 2 --frobnicate --help
+run 1000 debian --check -- --help
+holds 'what would make configure make nothing is refused' 2 '-- --help' \
+  './configure --help'
+number=$((number + 1)) sentence='and nothing is built or installed' missed=
+test ! -f "$log" || missed=" $(cat "$log")"
+case $output in *packages*) missed="$missed it goes on" ;; esac
+tell
+run 1000 debian -- --with-cuda-arch=90
+holds 'arguments of a configure that is not run are refused' 2 \
+  '-- --with-cuda-arch=90' --demo --check
 run 1000 debian --packages
 holds 'who may not install gets the one command' 1 'Debian of the test' \
   'sudo apt-get update && sudo apt-get install -y' libcjson-dev libzstd-dev \

@@ -54,8 +54,9 @@ result=$?
 times >"$scratch/after"
 report 3 'the demo runs to its end' "$(test $result = 0 ||
   { echo "status $result"; tail -n 30 "$scratch/log"; })"
-report 4 'the loss falls visibly' "$(
-  sed -n 's/^The loss fell from \([^ ]*\) to \([0-9.e+-]*\)\.$/\1 \2/p' \
+report 4 'the loss falls visibly, in three digits' "$(
+  three='\([0-9]*\.[0-9][0-9][0-9]\)'
+  sed -n "s/^The loss fell from $three to $three\.\$/\1 \2/p" \
     "$scratch/log" | awk -v below="$half" '
       { seen = 1; if (!($1 > 6.9 && $1 < 8 && $2 < below))
           print "from " $1 " to " $2 "; want from 7.3 to below " below }

@@ -32,7 +32,7 @@ is_profile() {
 facts() {
   exits 0 && ! test -s err || return 1
   for fact in processor SIMD memory 'group limit' 'lock limit' 'huge pages' \
-    'memory rate' products io_uring disk 'disk rate' 'profile'; do
+    'memory rate' products io_uring disk 'disk rate' verdict profile; do
     grep -q "^$fact  *[^ ]" out || return 1
   done
   test "$(grep -c . out)" -eq "$(wc -l <out)"

@@ -44,11 +44,13 @@ configs_of_page() {
     inside && shown { print >(to "." count ".json") }' "$1"
 }
 
-# Disks and presets are elsewhere here, and 5,000 steps would take minutes.
+# Disks, presets and the demo are elsewhere here, and 5,000 steps would take
+# minutes.
 shrinks() {
   sed "s|/mnt/nvme:100G|disk:16M|; s|/mnt/nvme|disk|
     s|/usr/local/share/zero-offload/presets|$SRCDIR/config/presets|
     s| config/presets| $SRCDIR/config/presets|
+    s| bench/demo/model| $SRCDIR/bench/demo/model|
     s/--max_steps 5000/--max_steps 5/"
 }
 

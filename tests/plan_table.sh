@@ -142,12 +142,22 @@ waits() {
 }
 helps() {
   grep -q '^changes that would help most, in tokens/s:$' out &&
-    sed '1,/^changes that/d' out | grep -v '^  + *[0-9]* %  \|^          ' |
-    grep -q '^it fits$\|^gradient_accumulation' &&
+    test "$(sed '1,/^changes that/d' out |
+      grep -v '^  + *[0-9]* %  \|^          ')" = 'it fits' &&
     ! sed '1,/^changes that/d' out | grep -q 'saving a state' &&
     grep -q '^  saving a state: up to .* of disk' out &&
     ! sed '1,/^ *saving a state/d' out | grep -qE '^.{81}' && test "$(grep -c '^  +[ 0-9]* %  ' out)" -eq 3 &&
-    grep -q 'zero_offload.fill true\|accumulation' out
+    grep -q 'zero_offload.fill true\|twice the gradient_accum' out
+}
+# A part of the plan, above the changes; it is none of them.
+accumulates() {
+  sed '/^changes that/,$d' out | tr -s ' \n' ' ' >told
+  grep -q ' accumulation: this step has 1 micro batch (gradient_accum.*);'\
+' with 64, and more, the weights cross the bus no more often saving' told &&
+    chatglm 0 --bf16 --profile 4090 --num-devices 1 --gpu-memory 6G \
+      --per-device-train-batch-size 16 --gradient-accumulation-steps 4 &&
+    tr -s ' \n' ' ' <out >told && grep -q ': this step has 4 micro batches '\
+'(gradient_accum.*); with up to [1-9][0-9] the weights cross the bus' told
 }
 # On one device every row is a choice of homes: none may beat the planner's by
 # more than it cares for.  Where computation is what a step waits for, that is
@@ -207,6 +217,7 @@ case_ 'budgets hold for every row' budget
 case_ 'lines say what they are made of' factors
 case_ 'what the step waits for is all of it' waits
 case_ 'three changes that would help, and nothing else among them' helps
+case_ 'how many micro batches share a crossing of the weights' accumulates
 case_ 'computation has a rate of operations, copies of bytes' rates
 case_ 'how many steps wear a disk is said, or assumed' wear
 case_ "no homes are faster than the planner's" planned

@@ -48,14 +48,14 @@ fi
 # On another machine the one that it is for is named, and the one planned for;
 # with budgets for both memories there is nothing to say.
 number=$((number + 1))
-sentence='plan says which machine a preset is meant for, and its own'
+sentence='plan says which machine a preset was made for, and its own'
 preset=$SRCDIR/config/presets/24g-host128.json
 plans() {
   "$program" plan --config "$preset" --model chatglm2-6b --profile 4090 "$@" \
     --json >"$scratch/out" 2>"$scratch/err"
 }
-meant='json is meant for a machine as of: plan --model chatglm2-6b '
-here='; this plan is for a host with a 4090 with 23.50 GiB a device and '
+meant='json was made for the machine of "plan --model chatglm2-6b '
+here='"; this plan is for a host with a 4090, with 23.50 GiB a device and '
 if plans && grep -q "$meant.* --gpu-memory 23G --host-memory 118G$here" \
   "$scratch/err" && grep -q "${here}host memory without a limit$" \
   "$scratch/err" &&
@@ -63,7 +63,7 @@ if plans && grep -q "$meant.* --gpu-memory 23G --host-memory 118G$here" \
   grep -q 'with 23.50 GiB a device and 100.00 GiB of host memory$' \
     "$scratch/err" &&
   plans --gpu-memory 23G --host-memory 118G &&
-  ! grep -q 'is meant for' "$scratch/err"; then
+  ! grep -q 'was made for' "$scratch/err"; then
   echo "ok $number - $sentence"
 else
   sed 's/^/# /' "$scratch/err"

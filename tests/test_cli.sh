@@ -46,6 +46,13 @@ unknown_option() {
   exits 2 inspect --modle x && says 'zero-offload: ' && says 'modle' &&
     says '--model'
 }
+# Each heading once, whatever the order of the table.
+headings() {
+  for command in $("$program" --help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'); do
+    exits 0 "$command" --help && test -z "$(grep '^[A-Z][a-z ]*:$' out |
+      sort | uniq -d)" && grep -q '^Looking:$' out || return 1
+  done
+}
 command_help() {
   exits 0 inspect --help && prints '--rows' && ! grep -qE '.{81}' out &&
     cp out first && exits 0 help inspect && cmp -s out first &&
@@ -71,6 +78,7 @@ case_ 'an unknown command suggests the nearest' unknown_command
 case_ 'an option before the command is explained' option_first
 case_ 'an unknown option suggests the nearest' unknown_option
 case_ '--help of a command lists its options in 80 columns' command_help
+case_ 'a heading of the options stands once' headings
 case_ 'an error is one line' one_line
 case_ 'a full disk is not success' full_disk
 case_ 'arguments cannot drive the terminal' escapes
@@ -123,6 +131,7 @@ same_numbers() {
 }
 no_overwriting() {
   exits 2 init --model tiny --output one --seed 8 && says 'one' &&
+    says -- '--overwrite' &&
     cmp -s one/model.safetensors two/model.safetensors &&
     exits 0 init --model tiny --output one --seed 8 --dtype fp32 --overwrite &&
     cmp -s one/model.safetensors three/model.safetensors
@@ -210,6 +219,17 @@ kinds() {
     kind '{"messages":[{"role":"user","content":"a"},'\
 '{"role":"assistant","content":"b"}]}' 'conversations (messages)'
 }
+# Where there is no terminal a text has 120 columns; what is cut is told.
+long_rows() {
+  printf '{"text":"%0110d"}\n' 7 >long.jsonl &&
+    exits 0 inspect --model "$demo" --data long.jsonl &&
+    grep -qE ' 0{109}7$' out && ! says 'are cut' || return 1
+  printf '{"text":"%0130d"}\n' 7 >>long.jsonl &&
+    exits 0 inspect --model "$demo" --data long.jsonl &&
+    grep -qE ' 0{117}\.\.\.$' out && says 'are cut' && says '--json' &&
+    exits 0 inspect --model "$demo" --data long.jsonl --json &&
+    grep -q '0007"' out && ! says 'are cut'
+}
 columns_named() {
   printf '{"text":"a"}\n' >kind.jsonl && exits 2 inspect --model "$demo" \
     --data kind.jsonl --prompt-column content && says 'no "content"' &&
@@ -226,6 +246,7 @@ columns_missing() {
     says 'bad row skipped: kind.jsonl:1:1'
 }
 case_ 'rows of every kind are told by their keys' kinds
+case_ 'a row has room for its text, and says where it has not' long_rows
 case_ 'columns that the user names rule out other kinds' columns_named
 case_ 'columns that are nowhere are wrong usage, else the row is bad' \
   columns_missing
@@ -329,6 +350,31 @@ nvme_folder() {
     says 'the plan is for a machine that has it'
 }
 case_ 'a folder that cannot be the NVMe tier is told alike' nvme_folder
+# What lacks a byte is not told to need what is there.
+nearly() {
+  set -- plan --model words --backend host --set zero_offload.fill=false \
+    --set zero_optimization.stage=0
+  exits 3 "$@" --json --gpu-memory 1M &&
+    least=$(sed 's/.*"devices":\[{[^}]*"total_bytes":\([0-9]*\).*/\1/' out) &&
+    exits 0 "$@" --gpu-memory "$least" &&
+    exits 3 "$@" --gpu-memory $((least - 1)) && prints "($least bytes) of " &&
+    says "($least bytes), and " && says "($((least - 1)) bytes) are allowed"
+}
+case_ 'what lacks little is told in bytes' nearly
+# One is no plural, and of nothing and of two there are several.
+counts() {
+  exits 0 eval --model words --data ids.jsonl && says '1 row read' &&
+    says 'has 3 tokens' && prints ' 1 row, 2 label tokens' &&
+    exits 0 train --model words --data ids.jsonl --max-steps 1 --output one_s \
+      --warmup-steps 1 && says 'batch: 1 row a step' &&
+    says 'warm-up 1 step, laid out for 1 step' &&
+    exits 0 inspect --model one_s/state-00000001 && prints ' 1 update, ' &&
+    exits 0 inspect --model one_s/model && prints ': 1 layer, ' &&
+    prints ' in 1 file' || return 1
+  cat ids.jsonl ids.jsonl >two.jsonl && exits 0 eval --model words \
+    --data two.jsonl && says '2 rows read' && prints ' 2 rows, '
+}
+case_ 'counts of one are singular' counts
 eval_notes() {
   exits 0 eval --model words --data ids.jsonl && ! says ZeRO &&
     exits 0 eval --model words --data ids.jsonl --num-devices 2 && ! says ZeRO
@@ -399,6 +445,10 @@ shape_alone() {
     exits 2 eval --model chatglm2-6b --data ids.jsonl && says "$get" &&
     exits 2 generate --model chatglm2-6b --prompt a && says "$get" &&
     exits 2 export --model chatglm2-6b --output shape && says "$get" &&
+    exits 2 inspect --model chatglm2-6b && says "$get" &&
+    exits 2 inspect --model THUDM/chatglm2-6b && says "$get" &&
+    exits 2 train --model THUDM/chatglm2-6b --data no --output shape &&
+    says "$get" && says 'nothing is downloaded' &&
     exits 2 init --model chatglm2-6b --output shape --set num_layers=x &&
     exits 2 plan --model chatglm2-6b --data text.jsonl --profile 4090 &&
     says 'without a tokenizer; want --tokenizer DIR' && says "$get"

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/cli_hints.h"
+#include "config/cli_names.h"
 #include "config/cli_options.h"
 #include "kernels/host_passes.h"
 #include "src/base/memory.h"
@@ -124,6 +126,75 @@ static void test_names(void)
     TAP_CHECK(refused("-x", "unexpected argument -x"));
     TAP_CHECK(refused("--", "unexpected argument --"));
     TAP_CHECK(refused("--=3", "unexpected argument"));
+}
+
+/* The option of a command that is called so, or NULL. */
+static const struct zo_option *option_of(unsigned command, const char *name,
+                                         size_t length)
+{
+    size_t count = 0;
+    const struct zo_option *options = zo_cli_options(&count);
+    char word[64];
+
+    (void)snprintf(word, sizeof(word), "%.*s", (int)length, name);
+    for (size_t i = 0; i < count; i++) {
+        if ((options[i].commands & command) != 0 &&
+            (strcmp(options[i].name, word) == 0 ||
+             zo_word_index(options[i].aliases, word) >= 0)) {
+            return &options[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_sound(const struct zo_option_hint *hint, unsigned command)
+{
+    bool is_good = strstr(hint->hint, "--") != NULL;
+
+    for (const char *at = hint->names; *at != '\0'; at += strspn(at, " ")) {
+        const size_t length = strcspn(at, " ");
+
+        is_good = is_good && option_of(command, at, length) == NULL;
+        at += length;
+    }
+    for (const char *at = strstr(hint->hint, "--"); at != NULL;
+         at = strstr(at, "--")) {
+        const size_t length =
+            strspn(at + 2, "abcdefghijklmnopqrstuvwxyz0123456789-");
+        const bool is_negated = strncmp(at + 2, "no-", 3) == 0;
+
+        at += is_negated ? 5 : 2;
+        is_good = is_good &&
+                  option_of(command, at, length - (is_negated ? 3 : 0)) != NULL;
+    }
+    if (!is_good) {
+        printf("# %s: %s\n", hint->names, hint->hint);
+    }
+    return is_good;
+}
+
+/* Every command of a row has the options of its hint, and not those names. */
+static void test_hints(void)
+{
+    size_t count = 0;
+    const struct zo_option_hint *hints = zo_option_hints(&count);
+
+    TAP_CHECK(count > 0);
+    for (size_t i = 0; i < count; i++) {
+        for (unsigned bit = 1; bit <= ZO_COMMAND_REPORT; bit <<= 1) {
+            TAP_CHECK((hints[i].commands & bit) == 0 ||
+                      is_sound(&hints[i], bit));
+        }
+    }
+    TAP_CHECK(refused("--zero_stage=2",
+                      "train has no option --zero-stage; "
+                      "write --set zero_optimization.stage="));
+    TAP_CHECK(
+        refused("--offload", "zero_optimization.offload_optimizer.device"));
+    TAP_CHECK(refused("--dtype bf16", "train has no option --dtype; write "
+                                      "--bf16 or --fp16"));
+    TAP_CHECK(refused_for(ZO_COMMAND_INSPECT, "--zero-stage 2",
+                          "inspect has no option --zero-stage; see"));
 }
 
 static void test_flags(void)
@@ -317,7 +388,16 @@ static void test_commands(void)
     TAP_CHECK(line.options.dtype == ZO_F32);
     end(&line);
     TAP_CHECK(refused_for(ZO_COMMAND_INIT, "--max-steps 3",
-                          "--max-steps is an option of train"));
+                          "--max-steps is an option of train, plan and bench, "
+                          "not of init"));
+    TAP_CHECK(refused_for(ZO_COMMAND_BENCH, "--profile h200",
+                          "--profile is an option of train and plan, not of "
+                          "bench"));
+    TAP_CHECK(refused_for(ZO_COMMAND_INIT, "--write x",
+                          "--write is an option of plan and doctor, not of "
+                          "init"));
+    TAP_CHECK(refused_for(ZO_COMMAND_PLAN, "--lora-rank 8",
+                          "--lora-rank: LoRA is not done here"));
     TAP_CHECK(parse(&line, "--help --nonsense") == ZO_OK);
     TAP_CHECK(line.options.help);
     end(&line);
@@ -492,6 +572,8 @@ int main(void)
         {"defaults are those of the design, and nothing is given",
          test_defaults},
         {"names take - or _, aliases work, others get the nearest", test_names},
+        {"what other programs call it is refused, with its name here",
+         test_hints},
         {"flags are --name, --no-name, or a boolean", test_flags},
         {"values are read whole and within their range", test_values},
         {"instruction sets have their names", test_simd},

@@ -569,10 +569,30 @@ static void test_print(void)
                      "runtime      CUDA 13.0; needs a driver for 13.0, from "
                      "580.65.06\n"
                      "driver       580.95.05, for CUDA 13.0\n"
-                     "built for    80 90 ptx90\n"));
+                     "built for    GPU architectures 80 90 ptx90\n"));
     TAP_CHECK(prints(zo_doctor_print, &doctor,
                      "cuda:1       NVIDIA H200, 9.0 (binary), 140.00 GiB"));
     TAP_CHECK(prints(zo_doctor_print, &doctor, "copies directly to 0\n"));
+}
+
+/* The last line: how many faults, and what would train. */
+static void test_verdict(void)
+{
+    struct zo_doctor doctor = sound(2);
+
+    TAP_CHECK(prints(zo_doctor_print, &doctor,
+                     "verdict      no faults; training runs on 2 GPUs\n"));
+    doctor.gpus[0].is_open = false;
+    TAP_CHECK(zo_note_add(&doctor.faults, ZO_NOTE_WARN, "bad") == ZO_OK);
+    TAP_CHECK(prints(zo_doctor_print, &doctor,
+                     "fault        bad\nverdict      1 fault, with what cures "
+                     "it; as it is, training runs on 1 GPU\n"));
+    doctor.gpus[1].match = ZO_TARGET_NONE;
+    TAP_CHECK(zo_note_add(&doctor.faults, ZO_NOTE_WARN, "worse") == ZO_OK);
+    TAP_CHECK(prints(zo_doctor_print, &doctor,
+                     "verdict      2 faults, with what cures them; as it is, "
+                     "training runs on the processor\n"));
+    zo_notes_fini(&doctor.faults);
 }
 
 static void test_profile(void)
@@ -619,6 +639,7 @@ int main(void)
         {"faults of single GPUs", test_gpu_faults},
         {"no memory for a fault is a clean failure", test_faults_memory},
         {"facts are printed a line each", test_print},
+        {"the last line says what would train", test_verdict},
         {"the profile holds facts, and no path", test_profile},
     };
     int code;

@@ -221,6 +221,12 @@ static void test_refused_by_name(void)
                       "this is GLM-4"));
     TAP_CHECK(changed("\"chatglm\"", "\"glm4\"") == ZO_E_CONFIG);
     TAP_CHECK(said("this is a glm4 model (GLM-4)"));
+    /* An export of ours, and a GLM-4 that has the same model_type. */
+    TAP_CHECK(changed("\"chatglm\"", "\"glm\"") == ZO_E_CONFIG);
+    TAP_CHECK(said("this is the glm layout") && said("--layout chatglm"));
+    TAP_CHECK(changed("\"chatglm\"", "\"glm\", \"vocab_size\": 151552") ==
+              ZO_E_CONFIG);
+    TAP_CHECK(said("this is a glm model (GLM-4)"));
     TAP_CHECK(changed("\"chatglm\"", "\"llama\"") == ZO_E_CONFIG);
     TAP_CHECK(said("this is a llama model; want ChatGLM2-6B"));
     TAP_CHECK(
@@ -397,10 +403,24 @@ static void test_read(void)
     TAP_CHECK(zo_model_config_read("no-such-model", ZO_FAMILY_AUTO, NULL, 0,
                                    &notes, &config) == ZO_E_USAGE);
     TAP_CHECK(said("nor a preset (chatglm2-6b"));
+    TAP_CHECK(said("hf download THUDM/chatglm2-6b --local-dir chatglm2-6b"));
+    TAP_CHECK(zo_model_config_read("zai-org/ChatGLM3-6B", ZO_FAMILY_AUTO, NULL,
+                                   0, &notes, &config) == ZO_E_USAGE);
+    TAP_CHECK(said("hf download zai-org/ChatGLM3-6B --local-dir ChatGLM3-6B"));
+    TAP_CHECK(zo_model_config_read("no-such-run/model", ZO_FAMILY_AUTO, NULL, 0,
+                                   &notes, &config) == ZO_E_USAGE);
+    TAP_CHECK(said("train writes OUTPUT/model when"));
     TAP_CHECK(mkdtemp(folder) != NULL);
     TAP_CHECK(zo_model_config_read(folder, ZO_FAMILY_AUTO, NULL, 0, &notes,
                                    &config) == ZO_E_USAGE);
-    TAP_CHECK(said("has no config.json"));
+    TAP_CHECK(said("has no config.json, so it is no model directory"));
+    TAP_CHECK(strstr(zo_err_last()->text, "; want ") == NULL);
+    (void)snprintf(path, sizeof(path), "%s/model", folder);
+    TAP_CHECK(mkdir(path, 0777) == 0);
+    TAP_CHECK(zo_model_config_read(folder, ZO_FAMILY_AUTO, NULL, 0, &notes,
+                                   &config) == ZO_E_USAGE);
+    TAP_CHECK(said(path));
+    TAP_CHECK(rmdir(path) == 0);
     (void)snprintf(path, sizeof(path), "%s/config.json", folder);
     TAP_CHECK(zo_model_preset("chatglm3-6b", &config));
     TAP_CHECK(zo_model_config_json(&config, &text) == ZO_OK);

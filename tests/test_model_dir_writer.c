@@ -450,7 +450,7 @@ static void test_replaces_only_when_asked(void)
 
     TAP_CHECK_INT(write_model(path, 1, false), ZO_OK);
     TAP_CHECK(fx_refused(write_model(path, 2, false), ZO_E_USAGE,
-                         "replace is there already", ""));
+                         "replace is there already", "--overwrite"));
     TAP_CHECK_INT(seed_of(path), 1);
     TAP_CHECK_INT(write_model(path, 2, true), ZO_OK);
     TAP_CHECK_INT(seed_of(path), 2);
@@ -472,6 +472,8 @@ static void test_replaces_models_only(void)
     TAP_CHECK_INT(write_model(path, 1, true), ZO_OK); /* it was empty */
     fx_folder(fx_path("precious/photos"));
     TAP_CHECK(fx_refused(write_model(path, 2, true), ZO_E_USAGE,
+                         "precious holds other folders: not replaced", ""));
+    TAP_CHECK(fx_refused(write_model(path, 2, false), ZO_E_USAGE,
                          "precious holds other folders: not replaced", ""));
     TAP_CHECK_INT(seed_of(path), 1);
     path = fx_path("letters");

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/config_values.h"
 #include "offload/nvme.h"
 #include "src/base/memory.h"
 #include "tests/nvme_help.h"
@@ -562,6 +563,33 @@ static void test_shape_and_notes(void)
     }
 }
 
+static long long documented(enum zo_config_key key)
+{
+    return atoll(zo_config_row(key)->default_text);
+}
+
+/* zero-offload.json(5) has the defaults of the section aio from a table. */
+static void test_documented_defaults(void)
+{
+    for (size_t h = 0; h < TAP_COUNT(hows); h++) {
+        const struct zo_nvme_options options = {.directory = nvme_help_disk(),
+                                                .allows_memory = true,
+                                                .bytes = 4 * MIB,
+                                                .how = hows[h]};
+        struct zo_nvme *nvme = open_store(&options);
+        struct zo_nvme_shape shape;
+
+        TAP_CHECK(nvme != NULL);
+        shape = zo_nvme_shape(nvme);
+        TAP_CHECK_INT((long long)shape.block_bytes,
+                      documented(ZO_KEY_AIO_BLOCK));
+        TAP_CHECK_INT(shape.depth,
+                      documented(shape.how == ZO_NVME_POOL ? ZO_KEY_AIO_PARALLEL
+                                                           : ZO_KEY_AIO_DEPTH));
+        zo_nvme_close(nvme);
+    }
+}
+
 int main(void)
 {
     static const struct tap_case cases[] = {
@@ -579,6 +607,7 @@ int main(void)
         {"requests allocate nothing, and open is not counted", test_counts},
         {"bytes and requests are counted", test_counts_bytes},
         {"a store says what it came to be", test_shape_and_notes},
+        {"what is not asked is what the manual says", test_documented_defaults},
     };
     const int code = tap_run(cases, TAP_COUNT(cases));
 

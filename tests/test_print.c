@@ -2,8 +2,11 @@
  * Printing for people: text out of files, notes, streams that fail.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "src/base/text.h"
 #include "src/cli/cli.h"
@@ -30,8 +33,14 @@ static bool prints(const char *text, size_t text_bytes, int columns,
     char *got = NULL;
     size_t got_bytes = 0;
     FILE *file = open_memstream(&got, &got_bytes);
+    bool whole;
 
-    zo_cli_print_text(file, text, text_bytes, columns);
+    whole = zo_cli_print_text(file, text, text_bytes, columns);
+    if (whole ==
+        (strlen(want) >= 3 && strcmp(want + strlen(want) - 3, "...") == 0)) {
+        (void)printf("# %s\n", whole ? "cut, and not told" : "told, not cut");
+        want = "";
+    }
     return holds(file, &got, want);
 }
 
@@ -44,6 +53,30 @@ static void test_one_line(void)
     TAP_CHECK(prints("a\xff", 2, 20, "a\\xff"));
     TAP_CHECK(prints("\xc2\x9b", 2, 20, "\\xc2\\x9b"));
     TAP_CHECK(prints("", 0, 20, ""));
+}
+
+/* A terminal says its width; a file and a pipe have none. */
+static void test_columns(void)
+{
+    const struct winsize size = {.ws_row = 5, .ws_col = 33};
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    FILE *file = tmpfile(), *slave = NULL;
+
+    TAP_CHECK(file != NULL);
+    TAP_CHECK_INT(zo_cli_columns(file), 0);
+    if (terminal < 0) {
+        (void)fclose(file);
+        tap_skip("no terminal can be opened here");
+        return;
+    }
+    TAP_CHECK(grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    slave = fopen(ptsname(terminal), "w");
+    TAP_CHECK(slave != NULL);
+    TAP_CHECK(ioctl(fileno(slave), TIOCSWINSZ, &size) == 0);
+    TAP_CHECK_INT(zo_cli_columns(slave), 33);
+    (void)fclose(slave);
+    (void)fclose(file);
+    (void)close(terminal);
 }
 
 static void test_cut(void)
@@ -103,6 +136,29 @@ static void test_si(void)
     }
 }
 
+static bool pairs(uint64_t first_bytes, uint64_t second_bytes,
+                  const char *want_first, const char *want_second)
+{
+    char first[ZO_TEXT_PAIR_BYTES], second[ZO_TEXT_PAIR_BYTES];
+
+    zo_text_gib_pair(first, first_bytes, second, second_bytes);
+    return strcmp(first, want_first) == 0 && strcmp(second, want_second) == 0;
+}
+
+/* What does not fit by less than rounding shows is told in bytes. */
+static void test_pair(void)
+{
+    const uint64_t mib = 1048576;
+
+    TAP_CHECK(pairs(9 * mib + 10, 8 * mib, "9.0 MiB", "8.0 MiB"));
+    TAP_CHECK(pairs(9 * mib, 9 * mib, "9.0 MiB", "9.0 MiB"));
+    TAP_CHECK(pairs(9 * mib + 10, 9 * mib, "9.0 MiB (9437194 bytes)",
+                    "9.0 MiB (9437184 bytes)"));
+    TAP_CHECK(pairs(UINT64_MAX, UINT64_MAX - 1,
+                    "17179869184.00 GiB (18446744073709551615 bytes)",
+                    "17179869184.00 GiB (18446744073709551614 bytes)"));
+}
+
 static void test_notes(void)
 {
     char *got = NULL;
@@ -119,6 +175,28 @@ static void test_notes(void)
     free(got);
     TAP_CHECK(same);
     TAP_CHECK_INT(cli.notes.count, 0);
+}
+
+/* As with "2>&1 | less": one file, behind a buffer and without one. */
+static void test_order(void)
+{
+    FILE *both = tmpfile();
+    const int second = both != NULL ? dup(fileno(both)) : -1;
+    struct zo_cli cli = {.out = both, .err = fdopen(second, "w")};
+    char got[64] = "";
+
+    TAP_CHECK(both != NULL && cli.err != NULL);
+    (void)setvbuf(cli.err, NULL, _IONBF, 0);
+    (void)fputs("table\n", cli.out);
+    TAP_CHECK_INT(zo_note_add(&cli.notes, ZO_NOTE_INFO, "of it"), ZO_OK);
+    zo_cli_print_notes(&cli);
+    (void)fputs("rest\n", cli.out);
+    (void)fputs("progress\n", zo_cli_err(&cli));
+    rewind(both);
+    got[fread(got, 1, sizeof(got) - 1, both)] = '\0';
+    (void)fclose(both);
+    (void)fclose(cli.err);
+    TAP_CHECK(strcmp(got, "table\nnote: of it\nrest\nprogress\n") == 0);
 }
 
 static void test_flush(void)
@@ -164,10 +242,14 @@ int main(void)
     static const struct tap_case cases[] = {
         {"prose is wrapped at 80 columns", test_wrapped},
         {"three digits and a power of 1000", test_si},
+        {"two amounts that differ do not look the same", test_pair},
         {"text of a file stays on one line and drives no terminal",
          test_one_line},
+        {"a terminal says how many columns it has", test_columns},
         {"text is cut to columns, wide characters counted as two", test_cut},
         {"notes are printed once, with their level", test_notes},
+        {"results and notes that go to one place stand in their order",
+         test_order},
         {"a stream that fails is an error", test_flush},
         {"of unequal devices the one that limits is named", test_budgets},
     };

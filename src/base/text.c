@@ -1,6 +1,7 @@
 #include "src/base/text.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -249,6 +250,21 @@ const char *zo_text_gib(char *target, size_t target_bytes, uint64_t bytes)
                        (double)bytes / 1024.0);
     }
     return target;
+}
+
+void zo_text_gib_pair(char *first, uint64_t first_bytes, char *second,
+                      uint64_t second_bytes)
+{
+    (void)zo_text_gib(first, ZO_TEXT_PAIR_BYTES, first_bytes);
+    (void)zo_text_gib(second, ZO_TEXT_PAIR_BYTES, second_bytes);
+    if (strcmp(first, second) == 0 && first_bytes != second_bytes) {
+        const size_t length = strlen(first), room = ZO_TEXT_PAIR_BYTES - length;
+
+        (void)snprintf(first + length, room, " (%" PRIu64 " bytes)",
+                       first_bytes);
+        (void)snprintf(second + length, room, " (%" PRIu64 " bytes)",
+                       second_bytes);
+    }
 }
 
 const char *zo_text_si(char *target, size_t target_bytes, double value,

@@ -52,8 +52,23 @@ const char *zo_text_nearest(const char *name, const char *const *names,
  */
 bool zo_text_bytes(const char *text, uint64_t *bytes_out);
 
+/* What follows a word of which there are `count`: "row", "rows". */
+static inline const char *zo_text_s(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 /* "13.4 GiB" of a byte count into target (>= 16 bytes); returns target. */
 const char *zo_text_gib(char *target, size_t target_bytes, uint64_t bytes);
+
+/*
+ * Of two amounts that are compared: as zo_text_gib(), and where that is the
+ * same text for both although they differ, with the bytes behind it.  Into
+ * targets of ZO_TEXT_PAIR_BYTES.
+ */
+#define ZO_TEXT_PAIR_BYTES 48
+void zo_text_gib_pair(char *first, uint64_t first_bytes, char *second,
+                      uint64_t second_bytes);
 
 /*
  * "61.2 TFLOP/s" of 6.12e13 and "FLOP/s": three digits and a power of 1000,

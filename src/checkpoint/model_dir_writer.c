@@ -194,10 +194,12 @@ static enum zo_status check_target(const char *path, bool replace,
         return ZO_FAIL(ZO_E_USAGE, "%s is there and is %s; want a new folder",
                        path, S_ISLNK(info.st_mode) ? "a link" : "no folder");
     }
-    if (!replace) {
-        return ZO_FAIL(ZO_E_USAGE, "%s is there already", path);
-    }
-    return check_replaceable(path);
+    ZO_TRY(check_replaceable(path)); /* else --overwrite would be no help */
+    return replace ? ZO_OK
+                   : ZO_FAIL(ZO_E_USAGE,
+                             "%s is there already; name another folder, or "
+                             "replace it with --overwrite",
+                             path);
 }
 
 enum zo_status zo_model_dir_check_target(const char *path, bool replace)
@@ -211,7 +213,7 @@ enum zo_status zo_model_dir_check_target(const char *path, bool replace)
 static enum zo_status start(struct job *job)
 {
     uint64_t free_bytes;
-    char want[32], have[32];
+    char want[ZO_TEXT_PAIR_BYTES], have[ZO_TEXT_PAIR_BYTES];
 
     ZO_TRY(zo_disk_split(job->options.path, &job->parent, &job->name));
     ZO_TRY(hidden_path(job, "partial", &job->partial));
@@ -224,10 +226,9 @@ static enum zo_status start(struct job *job)
     ZO_TRY(zo_disk_remove_folder(job->partial));
     free_bytes = zo_disk_free_bytes(job->parent);
     if (free_bytes < job->total_bytes) {
+        zo_text_gib_pair(want, job->total_bytes, have, free_bytes);
         return ZO_FAIL(ZO_E_IO, "%s needs %s of disk; %s are free",
-                       job->options.path,
-                       zo_text_gib(want, sizeof(want), job->total_bytes),
-                       zo_text_gib(have, sizeof(have), free_bytes));
+                       job->options.path, want, have);
     }
     if (mkdir(job->partial, 0777) != 0) {
         const int error = errno;

@@ -181,12 +181,14 @@ static void print_engines(const struct step_bench *bench)
     FILE *out = bench->cli->out;
 
     (void)fprintf(out,
-                  "placement: %d of %d units resident, %d micro batch(es) a "
-                  "pass, ring of %d, boundaries of %d units on the host\n",
+                  "placement: %d of %d units resident, %d micro batch%s a "
+                  "pass, ring of %d, boundaries of %d unit%s on the host\n",
                   zo_trainer_place(bench->trainer)->resident_units,
                   zo_trainer_build(bench->trainer)->options.unit_count,
-                  placement->pass_micros, placement->weight_ring,
-                  placement->host_boundaries);
+                  placement->pass_micros,
+                  placement->pass_micros == 1 ? "" : "es",
+                  placement->weight_ring, placement->host_boundaries,
+                  zo_text_s((uint64_t)placement->host_boundaries));
     print_engine(bench, "compute", sums->compute_seconds, 0.0);
     print_engine(bench, "h2d", sums->h2d_seconds, (double)sums->h2d_bytes);
     print_engine(bench, "d2h", sums->d2h_seconds, (double)sums->d2h_bytes);
@@ -271,7 +273,8 @@ static enum zo_status check_fit(struct step_bench *bench)
     if (status == ZO_E_FIT && bench->trainer != NULL) {
         const struct zo_err failure = *zo_err_last();
 
-        zo_cli_print_plan(bench->cli->err, &bench->setup, bench->trainer);
+        zo_cli_print_plan(zo_cli_err(bench->cli), &bench->setup,
+                          bench->trainer);
         return zo_err_adopt(&failure);
     }
     zo_trainer_close(bench->trainer);

@@ -129,10 +129,9 @@ static void print_table(const struct nvme_bench *bench)
             (void)fprintf(out, " %8s %8s\n", "-", "-");
         }
     }
-    (void)fprintf(out,
-                  "burst: the first eighth of the bytes; sustained: the last "
-                  "half; mixed: %d bytes read for %d written, as AdamW's\n",
-                  ZO_BENCH_NVME_READS, ZO_BENCH_NVME_WRITES);
+    (void)fputs("burst: the first eighth of the bytes; sustained: the last "
+                "half; mixed: as many bytes read as written, as AdamW's\n",
+                out);
 }
 
 /* A line for each kind. */

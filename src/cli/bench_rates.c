@@ -9,6 +9,7 @@
 #include "bench/products.h"
 #include "src/base/arith.h"
 #include "src/base/cpu.h"
+#include "src/base/text.h"
 #include "src/cli/bench_run.h"
 #include "src/train/profile_measure.h"
 #include "src/train/rates.h"
@@ -118,9 +119,9 @@ enum zo_status zo_bench_adam(struct zo_cli *cli,
     ZO_TRY_GOTO(close_pool, zo_bench_adam_open(pool, elems, &arrays));
     if (!options->json) {
         (void)fprintf(cli->out,
-                      "AdamW on the host: %.3g parameters, %d threads; bytes "
+                      "AdamW on the host: %.3g parameters, %d thread%s; bytes "
                       "read and written\n",
-                      (double)elems, threads);
+                      (double)elems, threads, zo_text_s((uint64_t)threads));
     }
     status = tell_adam(cli, options, arrays, pool);
     zo_bench_adam_close(arrays);
@@ -264,9 +265,10 @@ enum zo_status zo_bench_matmul(struct zo_cli *cli,
     zo_cli_print_notes(cli);
     if (status == ZO_OK) {
         if (!options->json) {
-            (void)fprintf(cli->out, "products in %s of %d tokens, %s\n",
+            (void)fprintf(cli->out, "products in %s of %d token%s, %s\n",
                           zo_dtype_name(setup.config.dtype),
                           setup.bounds.tokens,
+                          zo_text_s((uint64_t)setup.bounds.tokens),
                           setup.devices.machine.device_ops
                               ->info(setup.devices.machine.devices[0])
                               ->description);

@@ -398,7 +398,7 @@ static void tell_warnings(const struct zo_bench *bench,
 {
     for (size_t i = 0; i < notes->count; i++) {
         if (notes->items[i].level == ZO_NOTE_WARN) {
-            (void)fprintf(bench->cli->err, "warning: %s\n",
+            (void)fprintf(zo_cli_err(bench->cli), "warning: %s\n",
                           notes->items[i].text);
         }
     }
@@ -524,27 +524,28 @@ void zo_bench_print_row(struct zo_bench *bench, const struct zo_bench_row *row)
 enum zo_status zo_bench_verdict(const struct zo_bench *bench)
 {
     const struct zo_bench_row *row = &bench->nearest;
-    char need[32], there[32];
+    char need[ZO_TEXT_PAIR_BYTES], there[ZO_TEXT_PAIR_BYTES];
 
     if (bench->done == 0 || bench->fitting > 0) {
         return ZO_OK;
     }
     if (lacks_device(row)) {
+        zo_text_gib_pair(need, row->gpu_bytes, there, row->gpu_budget_bytes);
         return ZO_FAIL(
             ZO_E_FIT,
             "no row fits: \"%s\" needs %s of each device, and %s are allowed "
             "or free (--gpu-memory)",
-            row->label, zo_text_gib(need, sizeof(need), row->gpu_bytes),
-            zo_text_gib(there, sizeof(there), row->gpu_budget_bytes));
+            row->label, need, there);
     }
     if (lacks_host(bench, row)) {
+        zo_text_gib_pair(need, host_need(bench, row), there,
+                         row->host_budget_bytes);
         return ZO_FAIL(
             ZO_E_FIT,
             "no row fits: \"%s\" needs %s of host memory%s, and %s are allowed "
             "or free (--host-memory)",
-            row->label, zo_text_gib(need, sizeof(need), host_need(bench, row)),
-            lives_on_host(bench) ? ", where its devices live too" : "",
-            zo_text_gib(there, sizeof(there), row->host_budget_bytes));
+            row->label, need,
+            lives_on_host(bench) ? ", where its devices live too" : "", there);
     }
     return ZO_FAIL(ZO_E_FIT,
                    "no row fits: \"%s\" needs %s on NVMe, and less is allowed "

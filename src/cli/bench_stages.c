@@ -186,12 +186,13 @@ enum zo_status zo_bench_stages(struct zo_cli *cli,
     ZO_TRY(zo_bench_open(cli, options, "stages", "stage, offload", &bench));
     if (!options->json) {
         (void)fprintf(cli->out,
-                      "%lld of %lld layers, literally as asked for; the last "
+                      "%lld of %lld layer%s, literally as asked for; the last "
                       "row is the planner's choice.\n"
                       "The stage's formula counts the gradients of the whole "
                       "model; a device here holds\n"
                       "fewer where each is used up before the next is made.\n",
-                      (long long)layers, (long long)all);
+                      (long long)layers, (long long)all,
+                      zo_text_s((uint64_t)all));
     }
     status = run_rows(&bench, all, layers);
     status = status == ZO_OK ? zo_bench_verdict(&bench) : status;

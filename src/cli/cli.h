@@ -8,6 +8,7 @@
 #ifndef ZO_SRC_CLI_CLI_H
 #define ZO_SRC_CLI_CLI_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "config/cli_options.h"
@@ -59,15 +60,25 @@ enum zo_status zo_cli_export(struct zo_cli *cli,
 enum zo_status zo_cli_init(struct zo_cli *cli,
                            const struct zo_options *options) ZO_MUST_CHECK;
 
+/*
+ * cli->err, for what is printed beside results: those so far are written out
+ * first, so that both stand in their order where they go to one place, as in
+ * "2>&1 | less".
+ */
+FILE *zo_cli_err(const struct zo_cli *cli);
+
 /* Prints the notes so far to cli->err and empties the list. */
 void zo_cli_print_notes(struct zo_cli *cli);
+
+/* Columns of the terminal that a stream goes to; 0 where it goes to none. */
+int zo_cli_columns(FILE *file);
 
 /*
  * Text out of a file on one line of a table: control characters escaped, line
  * breaks and tabs as \n and \t, cut to `columns` columns ("..." where it was;
- * wide characters take two).
+ * wide characters take two).  False where it was cut.
  */
-void zo_cli_print_text(FILE *file, const char *text, size_t text_bytes,
+bool zo_cli_print_text(FILE *file, const char *text, size_t text_bytes,
                        int columns);
 
 /*

@@ -97,7 +97,8 @@ static enum zo_status report(struct zo_cli *cli, struct zo_doctor *doctor,
     } else {
         zo_doctor_print(cli->out, doctor);
         if (written != NULL) {
-            (void)fprintf(cli->out, "%-12s %s\n", "profile", written);
+            (void)fprintf(cli->out, "%-12s these figures as JSON: %s\n",
+                          "profile", written);
         }
     }
     zo_free(path);

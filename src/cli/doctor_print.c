@@ -29,21 +29,25 @@ static void print_memory(FILE *file, const struct zo_system *system)
          zo_text_gib(first, sizeof(first), system->memory_bytes),
          zo_text_gib(second, sizeof(second), system->available_bytes));
     if (system->group_limit_bytes == ZO_SYSTEM_NO_LIMIT) {
-        line(file, "group limit", "none");
+        line(file, "group limit",
+             "none: no container or service holds it down");
     } else {
-        line(file, "group limit", "%s, %s used",
+        line(file, "group limit", "%s for this container or service, %s used",
              zo_text_gib(first, sizeof(first), system->group_limit_bytes),
              zo_text_gib(second, sizeof(second), system->group_used_bytes));
     }
     if (system->lock_limit_bytes == ZO_SYSTEM_NO_LIMIT) {
-        line(file, "lock limit", "none");
+        line(file, "lock limit", "none: all memory may be page-locked");
     } else {
-        line(file, "lock limit", "%" PRIu64 " KiB%s",
+        line(file, "lock limit", "%" PRIu64 " KiB may be page-locked%s",
              system->lock_limit_bytes / 1024,
-             system->is_lock_privileged ? ", which does not bind this user"
-                                        : "");
+             system->is_lock_privileged ? "; this user is not bound by it"
+                                        : " (ulimit -l)");
     }
-    line(file, "huge pages", "%s", zo_huge_pages_name(system->huge_pages));
+    line(file, "huge pages", "%s%s", zo_huge_pages_name(system->huge_pages),
+         system->huge_pages == ZO_HUGE_PAGES_MADVISE
+             ? ": where a program asks, as this one does"
+             : "");
 }
 
 static void print_host(FILE *file, const struct zo_doctor *doctor)
@@ -58,14 +62,17 @@ static void print_host(FILE *file, const struct zo_doctor *doctor)
          doctor->usable_cores, doctor->usable_cores == 1 ? "" : "s",
          doctor->affinity_cores, quota, system->numa_nodes,
          system->numa_nodes == 1 ? "" : "s");
-    line(file, "SIMD", "%s, of %s", doctor->simd, doctor->simd_there);
+    line(file, "SIMD", "AdamW runs with %s; there are %s", doctor->simd,
+         doctor->simd_there);
     print_memory(file, system);
     if (doctor->memory_bytes_per_second > 0.0) {
-        line(file, "memory rate", "%.1f GB/s, copying: read plus written",
+        line(file, "memory rate",
+             "%.1f GB/s read and written together, copying",
              doctor->memory_bytes_per_second * 1e-9);
     }
     if (doctor->product_flops_per_second > 0.0) {
-        line(file, "products", "%.3f TFLOP/s in fp32, on the processor",
+        line(file, "products",
+             "%.3f TFLOP/s of matrix products, in fp32 on the processor",
              doctor->product_flops_per_second * 1e-12);
     }
 }
@@ -75,13 +82,16 @@ static void print_disk(FILE *file, const struct zo_doctor *doctor)
     const struct zo_disk_rates *disk = &doctor->disk;
     char bytes[GIB_BYTES];
 
-    line(file, "io_uring", "%s; this build has %s",
-         doctor->uring_error == 0 ? "works" : "refused",
-         doctor->is_liburing_built ? "liburing" : "no liburing");
+    line(file, "io_uring", "%s; %s",
+         doctor->uring_error == 0 ? "the system allows it"
+                                  : "the system refuses it",
+         doctor->is_liburing_built ? "this build can use it (liburing)"
+                                   : "this build cannot use it (no liburing)");
     if (disk->write_bytes_per_second > 0.0) {
-        line(file, "disk", "%s: %s free, %s O_DIRECT", doctor->folder,
+        line(file, "disk", "%s: %s free, %s past the page cache (O_DIRECT)",
+             doctor->is_folder_named ? doctor->folder : "the current folder",
              zo_text_gib(bytes, sizeof(bytes), disk->free_bytes),
-             disk->is_direct ? "takes" : "does not take");
+             disk->is_direct ? "transfers go" : "no transfers");
         line(file, "disk rate", "writes %.2f GB/s, reads %.2f GB/s",
              disk->write_bytes_per_second * 1e-9,
              disk->read_bytes_per_second * 1e-9);
@@ -100,7 +110,7 @@ static void print_driver(FILE *file, const struct zo_doctor *doctor)
     const char *installed = doctor->system.gpu_driver;
 
     if (runtime == 0) {
-        line(file, "CUDA", "not in this build");
+        line(file, "CUDA", "not in this build, which uses no GPU");
         return;
     }
     line(file, "runtime", "CUDA %d.%d; needs a driver for %d.%d%s%s",
@@ -114,7 +124,7 @@ static void print_driver(FILE *file, const struct zo_doctor *doctor)
              installed[0] != '\0' ? ", " : "", driver / 1000,
              driver % 1000 / 10);
     }
-    line(file, "built for", "%s", platform->targets);
+    line(file, "built for", "GPU architectures %s", platform->targets);
     if (doctor->gpu_count == 0) {
         line(file, "GPUs", "none%s%s", platform->refusal[0] != '\0' ? ": " : "",
              platform->refusal);
@@ -169,6 +179,41 @@ static void print_gpu(FILE *file, const struct zo_doctor *doctor, int index)
     }
 }
 
+/* GPUs that can be opened and have code in this build. */
+static int count_usable(const struct zo_doctor *doctor)
+{
+    int count = 0;
+
+    for (int i = 0; i < doctor->gpu_count; i++) {
+        count +=
+            doctor->gpus[i].is_open && doctor->gpus[i].match != ZO_TARGET_NONE
+                ? 1
+                : 0;
+    }
+    return count;
+}
+
+/* What a reader wants to know who skips the rest. */
+static void print_verdict(FILE *file, const struct zo_doctor *doctor)
+{
+    const int usable = count_usable(doctor);
+    const size_t faults = doctor->faults.count;
+    char where[48] = "the processor";
+
+    if (usable > 0) {
+        (void)snprintf(where, sizeof(where), "%d GPU%s", usable,
+                       usable == 1 ? "" : "s");
+    }
+    if (faults == 0) {
+        line(file, "verdict", "no faults; training runs on %s", where);
+    } else {
+        line(file, "verdict",
+             "%zu fault%s, with what cures %s; as it is, training runs on %s",
+             faults, faults == 1 ? "" : "s", faults == 1 ? "it" : "them",
+             where);
+    }
+}
+
 void zo_doctor_print(FILE *file, const struct zo_doctor *doctor)
 {
     print_host(file, doctor);
@@ -184,4 +229,5 @@ void zo_doctor_print(FILE *file, const struct zo_doctor *doctor)
     for (size_t i = 0; i < doctor->faults.count; i++) {
         line(file, "fault", "%s", doctor->faults.items[i].text);
     }
+    print_verdict(file, doctor);
 }

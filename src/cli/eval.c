@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "src/base/jsonl.h"
+#include "src/base/text.h"
 #include "src/cli/answers.h"
 #include "src/cli/predict.h"
 #include "src/cli/setup.h"
@@ -18,18 +19,21 @@ static void print_plain(struct zo_cli *cli,
                         const struct zo_cli_predicted *predicted)
 {
     (void)fprintf(cli->out,
-                  "loss %.6f  perplexity %.4f  %" PRId64 " rows, %" PRId64
-                  " label tokens, %.1f s\n",
+                  "loss %.6f  perplexity %.4f  %" PRId64 " row%s, %" PRId64
+                  " label token%s, %.1f s\n",
                   metrics->loss, zo_perplexity(metrics->loss), metrics->rows,
-                  metrics->label_tokens, metrics->seconds);
+                  zo_text_s((uint64_t)metrics->rows), metrics->label_tokens,
+                  zo_text_s((uint64_t)metrics->label_tokens), metrics->seconds);
     if (predicted != NULL) {
         const struct zo_scores *scores = &predicted->scores;
 
         (void)fprintf(cli->out,
                       "rouge-1 %.4f  rouge-2 %.4f  rouge-l %.4f  bleu-4 %.4f  "
-                      "%" PRId64 " answers of %" PRId64 " tokens, %.1f s\n",
+                      "%" PRId64 " answer%s of %" PRId64 " token%s, %.1f s\n",
                       scores->rouge_1, scores->rouge_2, scores->rouge_l,
-                      scores->bleu_4, predicted->rows, predicted->tokens,
+                      scores->bleu_4, predicted->rows,
+                      zo_text_s((uint64_t)predicted->rows), predicted->tokens,
+                      zo_text_s((uint64_t)predicted->tokens),
                       predicted->seconds);
     }
 }
@@ -110,8 +114,9 @@ static void tell(void *context, const struct zo_eval_metrics *so_far)
     listener->told_seconds = so_far->seconds;
     (void)fprintf(listener->file,
                   "evaluated %" PRId64 " of %" PRId64
-                  " rows, %.0f tokens/s, %.0f s left\n",
+                  " row%s, %.0f tokens/s, %.0f s left\n",
                   so_far->rows, listener->rows,
+                  zo_text_s((uint64_t)listener->rows),
                   (double)so_far->tokens / so_far->seconds,
                   so_far->seconds / (double)so_far->rows *
                       (double)(listener->rows - so_far->rows));
@@ -121,7 +126,7 @@ static enum zo_status measure(struct zo_cli *cli, const struct zo_setup *setup,
                               struct zo_trainer **trainer,
                               struct zo_eval_metrics *metrics)
 {
-    struct listener listener = {.file = cli->err};
+    struct listener listener = {.file = zo_cli_err(cli)};
 
     ZO_TRY(zo_setup_trainer(setup, false, trainer));
     ZO_TRY(zo_trainer_start(*trainer));

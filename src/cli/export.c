@@ -152,12 +152,12 @@ static enum zo_status note_counts(struct job *job)
     if (first == NULL) {
         return ZO_OK;
     }
-    return zo_note_add(&job->cli->notes, ZO_NOTE_WARN,
-                       "%" PRIu64 " numbers of the source are not finite, and "
-                       "%" PRIu64 " overflow in %s; the first tensor with some "
-                       "is %s",
-                       all.non_finite, all.overflowed,
-                       zo_dtype_name(job->dtype), first);
+    return zo_note_add(
+        &job->cli->notes, ZO_NOTE_WARN,
+        "of the source %" PRIu64 " number%s not finite, and %" PRIu64
+        " overflow%s in %s; the first tensor with some is %s",
+        all.non_finite, all.non_finite == 1 ? " is" : "s are", all.overflowed,
+        all.overflowed == 1 ? "s" : "", zo_dtype_name(job->dtype), first);
 }
 
 static enum zo_status note_angles(struct job *job)

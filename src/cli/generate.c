@@ -189,8 +189,8 @@ static enum zo_status answer_all(struct run *run)
     }
     seconds = zo_clock_seconds(started_ns, zo_clock_ns());
     return zo_note_add(&run->cli->notes, ZO_NOTE_INFO,
-                       "%" PRId64 " tokens in %.1f s, %.2f tokens/s",
-                       run->tokens, seconds,
+                       "%" PRId64 " token%s in %.1f s, %.2f tokens/s",
+                       run->tokens, zo_text_s((uint64_t)run->tokens), seconds,
                        seconds > 0.0 ? (double)run->tokens / seconds : 0.0);
 }
 

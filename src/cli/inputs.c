@@ -15,7 +15,9 @@ static bool needs_weights(const struct zo_options *options)
     return (options->command == ZO_COMMAND_TRAIN && !options->random_weights) ||
            options->command == ZO_COMMAND_EVAL ||
            options->command == ZO_COMMAND_GENERATE ||
-           options->command == ZO_COMMAND_EXPORT;
+           options->command == ZO_COMMAND_EXPORT ||
+           (options->command == ZO_COMMAND_INSPECT && options->data == NULL &&
+            options->text == NULL);
 }
 
 /* A name of a shape where the model's folder is wanted: it is not here. */

@@ -7,6 +7,7 @@
  *   --model DIR               the tensors of a model: inspect_model.c
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "src/base/jsonl.h"
 #include "src/base/memory.h"
@@ -14,7 +15,11 @@
 #include "src/checkpoint/state_reader.h"
 #include "src/cli/inspect.h"
 
-#define TEXT_COLUMNS 48
+#define TOKEN_COLUMNS 48
+#define ROW_HEAD      "    line  tokens  labels  "
+/* Of a row's text: where no terminal says how much has room, and at least. */
+#define TEXT_COLUMNS 120
+#define TEXT_LEAST   48
 
 /* ---- --text ---- */
 
@@ -36,7 +41,7 @@ static void print_ids(FILE *file, const struct zo_tokenizer *tokenizer,
         const char *spelling = zo_tokenizer_spelling(tokenizer, ids->items[i]);
 
         (void)fprintf(file, "%8d  ", (int)ids->items[i]);
-        zo_cli_print_text(file, spelling, strlen(spelling), TEXT_COLUMNS);
+        zo_cli_print_text(file, spelling, strlen(spelling), TOKEN_COLUMNS);
         (void)fputc('\n', file);
     }
 }
@@ -64,9 +69,19 @@ free_ids:
 
 /* ---- --data ---- */
 
+/* What a line of the table has room for, behind the numbers. */
+static int text_columns(FILE *file)
+{
+    const int columns = zo_cli_columns(file);
+    const int room = columns - (int)strlen(ROW_HEAD);
+
+    return columns == 0 ? TEXT_COLUMNS : room < TEXT_LEAST ? TEXT_LEAST : room;
+}
+
+/* *is_cut is set where the text had no room; it stays as it is else. */
 static enum zo_status print_row(FILE *file, const struct zo_dataset *dataset,
                                 const struct zo_tokenizer *tokenizer,
-                                int64_t index)
+                                int64_t index, bool *is_cut)
 {
     const struct zo_row_view row = zo_dataset_row(dataset, index);
     size_t text_bytes = 0;
@@ -76,7 +91,7 @@ static enum zo_status print_row(FILE *file, const struct zo_dataset *dataset,
                                &text_bytes));
     (void)fprintf(file, "%8lld %7d %7d  ", (long long)row.line, (int)row.count,
                   (int)row.label_count);
-    zo_cli_print_text(file, text, text_bytes, TEXT_COLUMNS);
+    *is_cut |= !zo_cli_print_text(file, text, text_bytes, text_columns(file));
     (void)fputc('\n', file);
     zo_free(text);
     return ZO_OK;
@@ -102,19 +117,25 @@ static enum zo_status inspect_data(struct zo_cli *cli,
 {
     struct zo_dataset *dataset = NULL;
     enum zo_status status;
+    bool is_cut = false;
 
     status = zo_cli_dataset(options, options->data, options->rows, config,
                             tokenizer, &cli->notes, &dataset);
     zo_cli_print_notes(cli);
     ZO_TRY(status);
     if (!options->json) {
-        (void)fputs("    line  tokens  labels  text\n", cli->out);
+        (void)fputs(ROW_HEAD "text\n", cli->out);
     }
     for (int64_t i = 0; i < zo_dataset_count(dataset); i++) {
         ZO_TRY_GOTO(close_dataset,
                     options->json
                         ? print_row_json(cli->out, dataset, tokenizer, i)
-                        : print_row(cli->out, dataset, tokenizer, i));
+                        : print_row(cli->out, dataset, tokenizer, i, &is_cut));
+    }
+    if (is_cut) {
+        status = zo_note_add(&cli->notes, ZO_NOTE_INFO,
+                             "texts that end in ... are cut to fit the line; "
+                             "--json prints them whole, with every token");
     }
 
 close_dataset:
@@ -136,6 +157,9 @@ enum zo_status zo_cli_inspect(struct zo_cli *cli,
         return ZO_FAIL(ZO_E_USAGE, "inspect needs --model DIR");
     }
     if (options->data == NULL && options->text == NULL) {
+        if (access(options->model, F_OK) != 0) { /* says how to get one */
+            ZO_TRY(zo_cli_model_config(options, false, &cli->notes, &config));
+        }
         return zo_state_is_one(options->model) ? zo_inspect_state(cli, options)
                                                : zo_inspect_model(cli, options);
     }

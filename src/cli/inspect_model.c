@@ -152,11 +152,12 @@ static enum zo_status print_tensors(struct zo_cli *cli,
         if (bad > 0) {
             ZO_TRY_GOTO(free_piece,
                         zo_note_add(&cli->notes, ZO_NOTE_WARN,
-                                    "%s: tensor \"%s\" has %llu numbers that "
-                                    "are not finite",
+                                    "%s: tensor \"%s\" has %llu number%s not "
+                                    "finite",
                                     file_name(weights, i),
                                     tensor_info(weights, i)->name,
-                                    (unsigned long long)bad));
+                                    (unsigned long long)bad,
+                                    bad == 1 ? " that is" : "s that are"));
         }
     }
     status = zo_inspect_list_print(&groups, cli->out);
@@ -178,10 +179,11 @@ static void print_totals(FILE *file, const struct weights *weights)
         elems += tensor_info(weights, i)->elem_count;
         bytes += tensor_info(weights, i)->size_bytes;
     }
-    (void)fprintf(file, "%zu tensors, %llu numbers, %s in %zu file%s\n",
-                  tensor_count(weights), (unsigned long long)elems,
+    (void)fprintf(file, "%zu tensor%s, %llu number%s, %s in %zu file%s\n",
+                  tensor_count(weights), zo_text_s(tensor_count(weights)),
+                  (unsigned long long)elems, zo_text_s(elems),
                   zo_text_gib(size, sizeof(size), bytes), files,
-                  files == 1 ? "" : "s");
+                  zo_text_s(files));
 }
 
 static void print_config(FILE *file, const struct zo_model_config *config)
@@ -191,14 +193,15 @@ static void print_config(FILE *file, const struct zo_model_config *config)
     zo_text_escape(name, sizeof(name), config->name, strlen(config->name));
     (void)fprintf(
         file,
-        "family %s%s%s: %lld layers, hidden size %lld, %lld heads (%lld of "
+        "family %s%s%s: %lld layer%s, hidden size %lld, %lld head%s (%lld of "
         "keys and values), inner width %lld, vocabulary %lld, rows up to "
         "%lld tokens\n",
         zo_model_family_name(config->family), name[0] != '\0' ? ", " : "", name,
-        (long long)config->num_layers, (long long)config->hidden_size,
-        (long long)config->num_heads, (long long)config->num_kv_groups,
-        (long long)config->ffn_size, (long long)config->vocab_size,
-        (long long)config->seq_length);
+        (long long)config->num_layers, zo_text_s((uint64_t)config->num_layers),
+        (long long)config->hidden_size, (long long)config->num_heads,
+        zo_text_s((uint64_t)config->num_heads),
+        (long long)config->num_kv_groups, (long long)config->ffn_size,
+        (long long)config->vocab_size, (long long)config->seq_length);
 }
 
 /*

@@ -38,11 +38,12 @@ static void print_run(FILE *file, const struct zo_state *state)
     print_text(file, zo_state_program(state), 80);
     (void)fprintf(
         file,
-        ": behind step %" PRId64 ", %" PRId64 " updates, %" PRId64
-        " tokens; %zu shard%s, %s\n",
-        run->step, run->optimizer_steps, run->tokens_total,
-        zo_state_shard_count(state),
-        zo_state_shard_count(state) == 1 ? "" : "s",
+        ": behind step %" PRId64 ", %" PRId64 " update%s, %" PRId64
+        " token%s; %zu shard%s, %s\n",
+        run->step, run->optimizer_steps,
+        zo_text_s((uint64_t)run->optimizer_steps), run->tokens_total,
+        zo_text_s((uint64_t)run->tokens_total), zo_state_shard_count(state),
+        zo_text_s(zo_state_shard_count(state)),
         zo_text_gib(size, sizeof(size), zo_state_stored_bytes(state)));
     (void)fprintf(file,
                   "rows: %" PRId64 " a step, seed %" PRIu64
@@ -51,8 +52,9 @@ static void print_run(FILE *file, const struct zo_state *state)
                   run->shuffles != 0 ? "" : ", in the order of the file",
                   run->data_fingerprint, run->model_fingerprint);
     if (run->scales != 0) {
-        (void)fprintf(file, "loss scale %g, %" PRId64 " steps skipped\n",
-                      run->loss_scale, run->skipped_steps);
+        (void)fprintf(file, "loss scale %g, %" PRId64 " step%s skipped\n",
+                      run->loss_scale, run->skipped_steps,
+                      zo_text_s((uint64_t)run->skipped_steps));
     }
     settings = zo_state_settings(state, &count);
     for (size_t i = 0; i < count; i++) {
@@ -179,8 +181,9 @@ static enum zo_status list_kind(struct zo_cli *cli,
         if (listed.bad > 0) {
             ZO_TRY(zo_note_add(
                 &cli->notes, ZO_NOTE_WARN,
-                "%s of \"%.200s\" has %" PRIu64 " numbers that are not finite",
-                zo_state_kind_name(kind), listed.info->name, listed.bad));
+                "%s of \"%.200s\" has %" PRIu64 " number%s not finite",
+                zo_state_kind_name(kind), listed.info->name, listed.bad,
+                listed.bad == 1 ? " that is" : "s that are"));
         }
     }
     return ZO_OK;

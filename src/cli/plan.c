@@ -46,11 +46,9 @@ static enum zo_status predict(struct zo_cli *cli, const struct zo_setup *setup,
 }
 
 static enum zo_status print_verdict(struct zo_cli *cli,
-                                    const struct zo_setup *setup,
-                                    const struct zo_trainer *trainer, bool fits)
+                                    const struct zo_setup *setup, bool fits)
 {
     if (fits) {
-        ZO_TRY(zo_cli_print_accumulation(cli->out, setup, trainer));
         (void)fprintf(cli->out, "it fits\n");
         return ZO_OK;
     }
@@ -97,9 +95,12 @@ static enum zo_status print(struct plan *plan, const struct zo_trainer *trainer,
         if (found) {
             zo_cli_print_time(cli->out, &time);
         }
+        if (fits) {
+            status = zo_cli_print_accumulation(cli->out, setup, trainer);
+        }
         print_save(cli, setup, trainer, found ? &time : NULL);
         zo_gains_print(cli->out, &gains);
-        status = print_verdict(cli, setup, trainer, fits);
+        status = status == ZO_OK ? print_verdict(cli, setup, fits) : status;
     }
     if (found) {
         zo_cli_time_fini(&time);
@@ -238,7 +239,7 @@ static enum zo_status write_config(struct plan *plan)
 /* ---- a preset ------------------------------------------------------------
  */
 
-/* " with 23.50 GiB a device and 118.00 GiB of host memory" */
+/* ", with 23.50 GiB a device and 118.00 GiB of host memory" */
 static void name_budgets(const struct zo_setup *setup, char *text,
                          size_t text_bytes)
 {
@@ -249,15 +250,15 @@ static void name_budgets(const struct zo_setup *setup, char *text,
     text[0] = '\0';
     if (gpu > 0 && host > 0) {
         (void)snprintf(text, text_bytes,
-                       " with %s a device and %s of host memory",
+                       ", with %s a device and %s of host memory",
                        zo_text_gib(gpu_text, sizeof(gpu_text), gpu),
                        zo_text_gib(host_text, sizeof(host_text), host));
     } else if (gpu > 0) {
         (void)snprintf(text, text_bytes,
-                       " with %s a device and host memory without a limit",
+                       ", with %s a device and host memory without a limit",
                        zo_text_gib(gpu_text, sizeof(gpu_text), gpu));
     } else if (host > 0) {
-        (void)snprintf(text, text_bytes, " with %s of host memory",
+        (void)snprintf(text, text_bytes, ", with %s of host memory",
                        zo_text_gib(host_text, sizeof(host_text), host));
     }
 }
@@ -281,8 +282,7 @@ static enum zo_status note_preset(const struct plan *plan)
     name_budgets(setup, budgets, sizeof(budgets));
     return zo_note_add(
         &plan->cli->notes, ZO_NOTE_INFO,
-        "%s is meant for a machine as of: plan %s; this plan is "
-        "for %s%s%s",
+        "%s was made for the machine of \"plan %s\"; this plan is for %s%s%s",
         options->config, escaped,
         zo_setup_plans_elsewhere(setup) ? "a host with a " : "this machine",
         zo_setup_plans_elsewhere(setup) ? options->profile : "", budgets);

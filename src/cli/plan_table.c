@@ -310,8 +310,10 @@ static enum zo_status plan_rows(const struct zo_cli *cli, FILE *out,
 /* What a refusal may hang on: of a run that opens, the plan tells its own. */
 static void tell_notes(const struct zo_cli *cli, const struct zo_notes *notes)
 {
+    FILE *err = zo_cli_err(cli);
+
     for (size_t i = 0; i < notes->count; i++) {
-        (void)fprintf(cli->err, "%s: %s\n",
+        (void)fprintf(err, "%s: %s\n",
                       notes->items[i].level == ZO_NOTE_WARN ? "warning"
                                                             : "note",
                       notes->items[i].text);

@@ -8,6 +8,7 @@
 #include "src/base/arith.h"
 #include "src/base/clock.h"
 #include "src/base/memory.h"
+#include "src/base/text.h"
 #include "src/checkpoint/disk_file.h"
 #include "src/checkpoint/json_text.h"
 #include "src/cli/answers.h"
@@ -243,10 +244,11 @@ static void tell(struct prediction *prediction, int64_t count)
         return;
     }
     prediction->told_ns = now_ns;
-    (void)fprintf(prediction->cli->err,
+    (void)fprintf(zo_cli_err(prediction->cli),
                   "answered %" PRId64 " of %" PRId64
-                  " rows, %.1f tokens/s, %.0f s left\n",
-                  sums->rows, count, (double)sums->tokens / seconds,
+                  " row%s, %.1f tokens/s, %.0f s left\n",
+                  sums->rows, count, zo_text_s((uint64_t)count),
+                  (double)sums->tokens / seconds,
                   seconds / (double)sums->rows * (double)(count - sums->rows));
 }
 

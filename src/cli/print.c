@@ -1,22 +1,32 @@
 /* What every subcommand prints with. */
 #include <errno.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "src/base/text.h"
 #include "src/cli/cli.h"
 
 #define TERMINAL_COLUMNS 80
 
+FILE *zo_cli_err(const struct zo_cli *cli)
+{
+    (void)fflush(cli->out); /* a failure stays with it, for zo_cli_flush() */
+    return cli->err;
+}
+
 void zo_cli_print_notes(struct zo_cli *cli)
 {
+    FILE *err = cli->notes.count > 0 ? zo_cli_err(cli) : cli->err;
+
     for (size_t i = 0; i < cli->notes.count; i++) {
         const struct zo_note *note = &cli->notes.items[i];
 
-        (void)fprintf(cli->err, "%s: %s\n",
+        (void)fprintf(err, "%s: %s\n",
                       note->level == ZO_NOTE_WARN ? "warning" : "note",
                       note->text);
     }
-    (void)fflush(cli->err);
+    (void)fflush(err);
     zo_notes_fini(&cli->notes);
 }
 
@@ -28,6 +38,16 @@ enum zo_status zo_cli_flush(FILE *file, const char *name)
                               errno != 0 ? strerror(errno) : "it has failed");
     }
     return ZO_OK;
+}
+
+int zo_cli_columns(FILE *file)
+{
+    struct winsize size = {0};
+
+    return isatty(fileno(file)) == 1 &&
+                   ioctl(fileno(file), TIOCGWINSZ, &size) == 0
+               ? size.ws_col
+               : 0;
 }
 
 /* Columns of a terminal that a character takes. */
@@ -87,15 +107,16 @@ static bool spell_all(FILE *file, const char *text, size_t text_bytes,
     return true;
 }
 
-void zo_cli_print_text(FILE *file, const char *text, size_t text_bytes,
+bool zo_cli_print_text(FILE *file, const char *text, size_t text_bytes,
                        int columns)
 {
     if (spell_all(NULL, text, text_bytes, columns)) {
         (void)spell_all(file, text, text_bytes, columns);
-    } else {
-        (void)spell_all(file, text, text_bytes, columns - 3);
-        (void)fputs("...", file);
+        return true;
     }
+    (void)spell_all(file, text, text_bytes, columns - 3);
+    (void)fputs("...", file);
+    return false;
 }
 
 void zo_cli_print_wrapped(FILE *file, const char *first, int indent,

@@ -11,6 +11,8 @@ enum zo_status zo_cli_print_accumulation(FILE *file,
                                          const struct zo_trainer *trainer)
 {
     const struct zo_place *place = zo_trainer_place(trainer);
+    const int64_t here = setup->config.gradient_accumulation_steps;
+    char text[256];
     int64_t micros = 0;
 
     if (place == NULL || place->resident_units ==
@@ -18,11 +20,15 @@ enum zo_status zo_cli_print_accumulation(FILE *file,
         return ZO_OK;
     }
     ZO_TRY(zo_setup_largest_accumulation(setup, MICROS_MAX, &micros));
-    if (micros > 0) {
-        (void)fprintf(file,
-                      "gradient_accumulation_steps up to %" PRId64
-                      "%s fit in one pass over the weights\n",
-                      micros, micros == MICROS_MAX ? ", and more," : "");
+    if (micros > 1) {
+        (void)snprintf(text, sizeof(text),
+                       "this step has %" PRId64 " micro batch%s "
+                       "(gradient_accumulation_steps); with %s%" PRId64
+                       "%s the weights cross the bus no more often",
+                       here, here == 1 ? "" : "es",
+                       micros < MICROS_MAX ? "up to " : "", micros,
+                       micros < MICROS_MAX ? "" : ", and more,");
+        zo_cli_print_wrapped(file, "  accumulation: ", 4, text);
     }
     return ZO_OK;
 }

@@ -11,8 +11,10 @@
 
 ZO_C_BEGIN
 
-/* A line, where states are offloaded: elsewhere micro batches pass one by one
- * and their number matters little.  ZO_E_NOMEM. */
+/* How many micro batches share a crossing of the weights, where states are
+ * offloaded: elsewhere they pass one by one and their number matters little.
+ * A part of the plan, and no advice: larger steps train otherwise.
+ * ZO_E_NOMEM. */
 enum zo_status
 zo_cli_print_accumulation(FILE *file, const struct zo_setup *setup,
                           const struct zo_trainer *trainer) ZO_MUST_CHECK;

@@ -281,10 +281,12 @@ static void print_host_gradients(FILE *file,
     }
     if (p->host_gradient_ring == 0 || p->own_gradients >= units ||
         build->decides || build->keeps_gradients) {
-        (void)fprintf(file, "; %d gradients on the host", units);
+        (void)fprintf(file, "; %d gradient%s on the host", units,
+                      zo_text_s((uint64_t)units));
     } else {
-        (void)fprintf(file, "; %d gradients on the host, %d in a ring of %d",
-                      units, units - p->own_gradients, p->host_gradient_ring);
+        (void)fprintf(file, "; %d gradient%s on the host, %d in a ring of %d",
+                      units, zo_text_s((uint64_t)units),
+                      units - p->own_gradients, p->host_gradient_ring);
     }
 }
 

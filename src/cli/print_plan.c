@@ -85,17 +85,17 @@ static void print_arena(FILE *file, const char *name,
                         const struct zo_plan_arena *arena,
                         const struct own *own, uint64_t budget_bytes)
 {
-    const uint64_t own_bytes = own_sum(own);
-    char text[32];
+    const uint64_t bytes = arena->total_bytes + own_sum(own);
+    char text[ZO_TEXT_PAIR_BYTES], budget[ZO_TEXT_PAIR_BYTES];
 
-    (void)fprintf(
-        file, "  %s: %s", name,
-        zo_text_gib(text, sizeof(text), arena->total_bytes + own_bytes));
-    if (budget_bytes > 0) {
-        (void)fprintf(file, " of %s",
-                      zo_text_gib(text, sizeof(text), budget_bytes));
+    (void)zo_text_gib(text, sizeof(text), bytes);
+    (void)zo_text_gib(budget, sizeof(budget), budget_bytes);
+    if (bytes > budget_bytes && budget_bytes > 0) {
+        zo_text_gib_pair(text, bytes, budget, budget_bytes);
     }
-    (void)fputc('\n', file);
+    (void)fprintf(file, "  %s: %s%s%s\n", name, text,
+                  budget_bytes > 0 ? " of " : "",
+                  budget_bytes > 0 ? budget : "");
     for (int p = 0; p < ZO_PURPOSES; p++) {
         print_purpose(file, build, arena, (enum zo_purpose)p);
     }

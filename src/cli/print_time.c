@@ -50,8 +50,9 @@ static void print_source(FILE *file, const struct zo_cli_time *time)
 {
     if (time->profile.source == ZO_PROFILE_DATA_SHEET) {
         (void)fprintf(file,
-                      "at best: by data-sheet rates of \"%s\", %d threads",
-                      time->profile.name, time->profile.threads);
+                      "at best: by data-sheet rates of \"%s\", %d thread%s",
+                      time->profile.name, time->profile.threads,
+                      zo_text_s((uint64_t)time->profile.threads));
     } else {
         (void)fprintf(file, "by rates measured on %s", time->profile.name);
     }

@@ -109,8 +109,10 @@ static void end_table(struct zo_page *page, const struct zo_report_bench *bench)
 {
     zo_page_table_end(page);
     if (bench->row_count > ROWS_MAX) {
-        zo_page_put(page, "<p>%zu more lines are in the file.</p>\n",
-                    bench->row_count - ROWS_MAX);
+        const size_t more = bench->row_count - ROWS_MAX;
+
+        zo_page_put(page, "<p>%zu more line%s in the file.</p>\n", more,
+                    more == 1 ? " is" : "s are");
     }
 }
 

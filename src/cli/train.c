@@ -264,8 +264,8 @@ static enum zo_status prepare(struct run *run)
     zo_cli_print_notes(cli);
     status = zo_setup_trainer(&run->setup, false, &run->trainer);
     if (run->trainer != NULL) {
-        zo_cli_print_plan(status == ZO_OK ? cli->out : cli->err, &run->setup,
-                          run->trainer);
+        zo_cli_print_plan(status == ZO_OK ? cli->out : zo_cli_err(cli),
+                          &run->setup, run->trainer);
         if (status == ZO_OK) {
             status = zo_cli_tell_time(cli, &run->setup, run->trainer);
         }
@@ -613,13 +613,14 @@ static void tell_last_state(const struct run *run)
     const int64_t step = saving->saved > 0 ? saving->saved : saving->step;
 
     if (step > 0) {
-        (void)fprintf(run->cli->err,
+        (void)fprintf(zo_cli_err(run->cli),
                       "note: the state of step %" PRId64 " is whole in %s; "
                       "--resume goes on from there\n",
                       step, run->setup.options->output);
     } else {
-        (void)fprintf(run->cli->err, "note: no state had been saved; the run "
-                                     "begins anew\n");
+        (void)fprintf(zo_cli_err(run->cli),
+                      "note: no state had been saved; the run "
+                      "begins anew\n");
     }
 }
 
@@ -709,7 +710,7 @@ static enum zo_status start(struct run *run)
     enum zo_status status = zo_trainer_start(run->trainer);
 
     if (status == ZO_E_LOCK && may_do_without_locking(run)) {
-        (void)fprintf(run->cli->err,
+        (void)fprintf(zo_cli_err(run->cli),
                       "warning: %s; states are kept in pageable memory "
                       "instead, and pass through small locked buffers, which "
                       "is slower (\"pin_memory\": true makes this an error)\n",

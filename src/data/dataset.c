@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/base/memory.h"
+#include "src/base/text.h"
 #include "src/data/rows.h"
 
 #define LENGTH_MIN         4    /* prefix, one token, end token */
@@ -495,10 +496,12 @@ static enum zo_status summarise(const struct reader *reader)
                        reader->dataset->path, zo_rows_describe(reader->rows)));
     return zo_note_add(
         reader->notes, all > 0 ? ZO_NOTE_WARN : ZO_NOTE_INFO,
-        "%s: %lld rows read, %lld cut, %lld skipped%s; the "
-        "longest has %lld tokens, at line %lld%s%s",
-        reader->dataset->path, (long long)counts->read, (long long)counts->cut,
-        all, skipped, (long long)counts->longest_tokens,
+        "%s: %lld row%s read, %lld cut, %lld skipped%s; the "
+        "longest has %lld token%s, at line %lld%s%s",
+        reader->dataset->path, (long long)counts->read,
+        zo_text_s((uint64_t)counts->read), (long long)counts->cut, all, skipped,
+        (long long)counts->longest_tokens,
+        zo_text_s((uint64_t)counts->longest_tokens),
         (long long)counts->longest_line, all > 0 ? "; the first skipped: " : "",
         reader->first_skip);
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "src/base/text.h"
 #include "src/train/lr_schedule.h"
 
 bool zo_run_decides(const struct zo_run_config *config)
@@ -121,14 +122,15 @@ static enum zo_status check_masters(const struct zo_measured *measured)
 static enum zo_status stop_for_gradient(const struct zo_measured *measured,
                                         const struct zo_step_result *result)
 {
-    return ZO_FAIL(ZO_E_NUMERIC,
-                   "step %" PRId64 ": %" PRIu64 " elements of the gradient are "
-                   "not finite, the first in the %s (loss %g); lower the "
-                   "learning rate, or set bf16.check_grad_overflow to skip "
-                   "such steps",
-                   result->step, result->bad_count,
-                   measured->options->units[result->bad_unit].name,
-                   result->loss);
+    return ZO_FAIL(
+        ZO_E_NUMERIC,
+        "step %" PRId64 ": %" PRIu64 " element%s of the gradient %s "
+        "not finite, the first in the %s (loss %g); lower the "
+        "learning rate, or set bf16.check_grad_overflow to skip "
+        "such steps",
+        result->step, result->bad_count, zo_text_s(result->bad_count),
+        result->bad_count == 1 ? "is" : "are",
+        measured->options->units[result->bad_unit].name, result->loss);
 }
 
 static double clip_coefficient(const struct zo_run_config *config, double norm)

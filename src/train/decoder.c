@@ -104,7 +104,7 @@ static enum zo_status open_build(struct zo_decoder *decoder)
 {
     const struct zo_decoder_options *options = &decoder->options;
     const int units = (int)options->model->num_layers + 2;
-    char want[16], have[16];
+    char want[ZO_TEXT_PAIR_BYTES], have[ZO_TEXT_PAIR_BYTES];
 
     for (decoder->host_units = options->host_units;; decoder->host_units++) {
         ZO_TRY(open_glm(decoder));
@@ -118,26 +118,27 @@ static enum zo_status open_build(struct zo_decoder *decoder)
         }
         close_build(decoder);
     }
+    zo_text_gib_pair(want, zo_decoder_gpu_bytes(decoder), have,
+                     options->gpu_memory_bytes);
     return ZO_FAIL(
         ZO_E_FIT,
         "answering takes %s of the device even with all weights on the host, "
         "and the budget is %s; want more --gpu-memory, or fewer tokens",
-        zo_text_gib(want, sizeof(want), zo_decoder_gpu_bytes(decoder)),
-        zo_text_gib(have, sizeof(have), options->gpu_memory_bytes));
+        want, have);
 }
 
 static enum zo_status check_host(const struct zo_decoder *decoder)
 {
     const uint64_t budget = decoder->options.host_memory_bytes;
-    char want[16], have[16];
+    char want[ZO_TEXT_PAIR_BYTES], have[ZO_TEXT_PAIR_BYTES];
 
     if (budget == 0 || zo_decoder_host_bytes(decoder) <= budget) {
         return ZO_OK;
     }
-    return ZO_FAIL(
-        ZO_E_FIT, "answering takes %s of host memory, and the budget is %s",
-        zo_text_gib(want, sizeof(want), zo_decoder_host_bytes(decoder)),
-        zo_text_gib(have, sizeof(have), budget));
+    zo_text_gib_pair(want, zo_decoder_host_bytes(decoder), have, budget);
+    return ZO_FAIL(ZO_E_FIT,
+                   "answering takes %s of host memory, and the budget is %s",
+                   want, have);
 }
 
 static enum zo_status open_all(struct zo_decoder *decoder)

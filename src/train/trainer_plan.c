@@ -82,16 +82,16 @@ static enum zo_status check_nvme(const struct zo_trainer *trainer)
 {
     const uint64_t need = trainer->build.program.arena_bytes[ZO_TIER_NVME][0];
     const uint64_t budget = trainer->options.nvme_bytes;
-    char need_text[32], budget_text[32];
+    char need_text[ZO_TEXT_PAIR_BYTES], budget_text[ZO_TEXT_PAIR_BYTES];
 
     if (budget == 0 || need <= budget) {
         return ZO_OK;
     }
+    zo_text_gib_pair(need_text, need, budget_text, budget);
     return ZO_FAIL(ZO_E_FIT,
                    "the run needs %s on NVMe, and %s are allowed or free "
                    "(--nvme DIR:SIZE); see the plan for what it is made of",
-                   zo_text_gib(need_text, sizeof(need_text), need),
-                   zo_text_gib(budget_text, sizeof(budget_text), budget));
+                   need_text, budget_text);
 }
 
 /* What stands in for a device that is not here has no name of its own. */
@@ -115,7 +115,8 @@ static enum zo_status check_budgets(const struct zo_trainer *trainer)
 {
     const struct zo_trainer_options *options = &trainer->options;
     const struct zo_program *program = &trainer->build.program;
-    char name[64], need_text[32], budget_text[32];
+    char need_text[ZO_TEXT_PAIR_BYTES], budget_text[ZO_TEXT_PAIR_BYTES];
+    char name[64];
     uint64_t host = program->arena_bytes[ZO_TIER_CPU][0] +
                     program->arena_bytes[ZO_TIER_PAGEABLE][0];
 
@@ -125,29 +126,30 @@ static enum zo_status check_budgets(const struct zo_trainer *trainer)
 
         if (options->gpu_memory_bytes != 0 &&
             need > options->gpu_memory_bytes) {
+            zo_text_gib_pair(need_text, need, budget_text,
+                             options->gpu_memory_bytes);
             return ZO_FAIL(
                 ZO_E_FIT,
                 "%s needs %s, and %s are allowed (--gpu-memory); see the plan "
                 "for what it is made of",
-                device_name(options, d, name, sizeof(name)),
-                zo_text_gib(need_text, sizeof(need_text), need),
-                zo_text_gib(budget_text, sizeof(budget_text),
-                            options->gpu_memory_bytes));
+                device_name(options, d, name, sizeof(name)), need_text,
+                budget_text);
         }
         host += is_host_memory(options) ? need : 0;
     }
     ZO_TRY(check_nvme(trainer));
     if (options->host_memory_bytes != 0 && host > options->host_memory_bytes) {
+        zo_text_gib_pair(need_text, host, budget_text,
+                         options->host_memory_bytes);
         return ZO_FAIL(ZO_E_FIT,
                        "the run needs %s of host memory%s, and %s are allowed "
                        "or free (--host-memory); see the plan for what it is "
                        "made of",
-                       zo_text_gib(need_text, sizeof(need_text), host),
+                       need_text,
                        is_host_memory(options)
                            ? ", with that of the devices, which lives there too"
                            : "",
-                       zo_text_gib(budget_text, sizeof(budget_text),
-                                   options->host_memory_bytes));
+                       budget_text);
     }
     return ZO_OK;
 }
