@@ -1,7 +1,6 @@
 #include "src/checkpoint/state_writer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -246,7 +245,6 @@ static enum zo_status write_out(struct writer *writer, size_t size_bytes)
     return status;
 }
 
-/* Its pages are of no use to the run, which may need the memory. */
 static enum zo_status close_shard(struct writer *writer)
 {
     struct job *job = writer->job;
@@ -257,9 +255,6 @@ static enum zo_status close_shard(struct writer *writer)
     }
     ZO_TRY(write_out(writer, writer->waiting_bytes));
     bytes = writer->file.size_bytes;
-    if (fdatasync(writer->file.fd) == 0) {
-        (void)posix_fadvise(writer->file.fd, 0, 0, POSIX_FADV_DONTNEED);
-    }
     ZO_TRY(zo_disk_finish(&writer->file));
     (void)pthread_mutex_lock(&job->lock);
     job->manifest.shard_bytes[writer->shard] = bytes;
