@@ -66,20 +66,22 @@ static const char *seconds_text(char *text, size_t text_bytes, double seconds,
 
 void zo_cli_print_save(FILE *file, const struct zo_cli_save *save)
 {
-    char text[256], size[32], copy[32], write[48], stall[48];
+    char text[320], size[32], copy[32], write[48], stall[128];
 
-    (void)snprintf(text, sizeof(text), "up to %s of disk%s; %s%s%s%s",
-                   zo_text_gib(size, sizeof(size), save->bytes),
-                   seconds_text(write, sizeof(write), save->write_seconds,
-                                " at the disk's rate"),
-                   save->copies
-                       ? "training goes on beside a copy of "
-                       : "training waits for all of it, since host memory has "
-                         "no room for a copy of ",
-                   zo_text_gib(copy, sizeof(copy), save->copy_bytes),
-                   save->copies ? " in host memory" : "",
-                   seconds_text(stall, sizeof(stall), save->stall_seconds,
-                                save->copies ? " of steps lost to it" : ""));
+    (void)snprintf(
+        text, sizeof(text), "up to %s of disk%s; %s%s%s%s",
+        zo_text_gib(size, sizeof(size), save->bytes),
+        seconds_text(write, sizeof(write), save->write_seconds,
+                     " at the disk's rate"),
+        save->copies ? "training goes on beside a copy of "
+                     : "training waits for all of it, since host memory has "
+                       "no room for a copy of ",
+        zo_text_gib(copy, sizeof(copy), save->copy_bytes),
+        save->copies ? " in host memory" : "",
+        seconds_text(stall, sizeof(stall), save->stall_seconds,
+                     save->copies ? " of steps lost to making it; writing it "
+                                    "takes its share of the memory's rate"
+                                  : ""));
     zo_cli_print_wrapped(file, "  saving a state: ", 4, text);
 }
 
