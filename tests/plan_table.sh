@@ -153,11 +153,11 @@ helps() {
 accumulates() {
   sed '/^changes that/,$d' out | tr -s ' \n' ' ' >told
   grep -q ' accumulation: this step has 1 micro batch (gradient_accum.*);'\
-' with 64, and more, the weights cross the bus no more often saving' told &&
+' at least 64 would share one pass of the weights over the bus saving' told &&
     chatglm 0 --bf16 --profile 4090 --num-devices 1 --gpu-memory 6G \
       --per-device-train-batch-size 16 --gradient-accumulation-steps 4 &&
     tr -s ' \n' ' ' <out >told && grep -q ': this step has 4 micro batches '\
-'(gradient_accum.*); with up to [1-9][0-9] the weights cross the bus' told
+'(gradient_accum.*); up to [1-9][0-9] would share one pass of the weights' told
 }
 # On one device every row is a choice of homes: none may beat the planner's by
 # more than it cares for.  Where computation is what a step waits for, that is

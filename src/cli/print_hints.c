@@ -23,11 +23,10 @@ enum zo_status zo_cli_print_accumulation(FILE *file,
     if (micros > 1) {
         (void)snprintf(text, sizeof(text),
                        "this step has %" PRId64 " micro batch%s "
-                       "(gradient_accumulation_steps); with %s%" PRId64
-                       "%s the weights cross the bus no more often",
+                       "(gradient_accumulation_steps); %s %" PRId64
+                       " would share one pass of the weights over the bus",
                        here, here == 1 ? "" : "es",
-                       micros < MICROS_MAX ? "up to " : "", micros,
-                       micros < MICROS_MAX ? "" : ", and more,");
+                       micros < MICROS_MAX ? "up to" : "at least", micros);
         zo_cli_print_wrapped(file, "  accumulation: ", 4, text);
     }
     return ZO_OK;
