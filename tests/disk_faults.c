@@ -18,7 +18,7 @@ int disk_lost_calls;
 bool disk_cannot_exchange;
 bool disk_cannot_remove;
 int disk_direct_calls;
-bool disk_refuses_direct;
+int disk_direct_error;
 char disk_events[64];
 
 static bool fails_now(int error)
@@ -44,22 +44,26 @@ static void log_event(char event)
     (void)pthread_mutex_unlock(&lock);
 }
 
-/* Whether a write past the page cache is refused, by us or by its size. */
-static bool is_refused(int fd, size_t size_bytes)
+/* Why a write past the page cache is refused, by us or by its size; 0: not. */
+static int refusal_of(int fd, size_t size_bytes)
 {
     const int flags = fcntl(fd, F_GETFL);
 
     if (flags < 0 || (flags & O_DIRECT) == 0) {
-        return false;
+        return 0;
     }
     (void)__atomic_add_fetch(&disk_direct_calls, 1, __ATOMIC_RELAXED);
-    return disk_refuses_direct || size_bytes % ZO_DISK_BLOCK != 0;
+    return disk_direct_error != 0            ? disk_direct_error
+           : size_bytes % ZO_DISK_BLOCK != 0 ? EINVAL
+                                             : 0;
 }
 
 ssize_t write(int fd, const void *data, size_t size_bytes)
 {
-    if (is_refused(fd, size_bytes)) {
-        errno = EINVAL;
+    const int refusal = refusal_of(fd, size_bytes);
+
+    if (refusal != 0) {
+        errno = refusal;
         return -1;
     }
     if (disk_lost_at > 0 && ++disk_lost_calls == disk_lost_at) {

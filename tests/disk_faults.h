@@ -16,9 +16,10 @@ extern int disk_lost_calls;       /* so far; likewise */
 extern bool disk_cannot_exchange; /* no RENAME_EXCHANGE, as on NFS */
 extern bool disk_cannot_remove;   /* files stay in their folders */
 
-/* Writes past the page cache: so many were asked for; all are refused. */
+/* Writes past the page cache: so many were asked for; why all are refused, or
+ * 0. */
 extern int disk_direct_calls;
-extern bool disk_refuses_direct;
+extern int disk_direct_error;
 
 /* f, d: a file, a folder was synced; r: a name changed. */
 extern char disk_events[64];

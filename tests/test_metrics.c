@@ -383,7 +383,8 @@ static void check_refusals(void)
     TAP_CHECK(access(first_path, F_OK) != 0);
     TAP_CHECK(access(second_path, F_OK) != 0);
     TAP_CHECK(symlink("no-such-folder/a.jsonl", first_path) == 0);
-    TAP_CHECK_INT(zo_metrics_check(&options), ZO_OK);
+    TAP_CHECK_INT(zo_metrics_check(&options), ZO_E_USAGE);
+    TAP_CHECK(strstr(zo_err_last()->text, "leads nowhere") != NULL);
     TAP_CHECK_INT(zo_metrics_open(&options, &metrics), ZO_E_USAGE);
     TAP_CHECK(access(second_path, F_OK) != 0 && unlink(first_path) == 0);
     TAP_CHECK(write_text(first_path, "{\"kind\":\"run\"}\nnot ours"));

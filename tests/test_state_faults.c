@@ -2,6 +2,8 @@
  * A state on a disk that fails: it is there, and whole, if and only if that was
  * said; what goes wrong behind it is told apart.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -192,6 +194,43 @@ static void test_replaces_no_more_than_a_link(void)
     TAP_CHECK_INT((long long)fx_count_files(folder, ".state"), 0);
 }
 
+/* Whether the folder's file system has writes past the page cache. */
+static bool has_direct(const char *folder)
+{
+    char path[600];
+    int file;
+
+    (void)snprintf(path, sizeof(path), "%s/probe", folder);
+    file = open(path, O_WRONLY | O_CREAT | O_DIRECT, 0600);
+    if (file >= 0) {
+        (void)close(file);
+    }
+    (void)unlink(path);
+    return file >= 0;
+}
+
+/* Shards go past the page cache, or through it where that is refused. */
+static void test_goes_past_the_page_cache(void)
+{
+    static const int errors[] = {0, EINVAL, EOPNOTSUPP, ENOSYS};
+    const char *folder = new_folder("direct");
+    enum zo_status status;
+
+    if (!has_direct(folder)) {
+        tap_skip("the file system here has no writes past the page cache");
+        return;
+    }
+    for (size_t i = 0; i < TAP_COUNT(errors); i++) {
+        disk_direct_error = errors[i];
+        disk_direct_calls = 0;
+        status = save(folder, 1);
+        disk_direct_error = 0;
+        TAP_CHECK_INT(status, ZO_OK);
+        TAP_CHECK_INT(read_all(fx_path("direct/latest")), ZO_OK);
+        TAP_CHECK(disk_direct_calls > 0);
+    }
+}
+
 int main(void)
 {
     static const struct tap_case cases[] = {
@@ -201,6 +240,8 @@ int main(void)
          test_failed_replacements_keep_one},
         {"of a link the link alone is replaced",
          test_replaces_no_more_than_a_link},
+        {"shards go past the page cache where they can",
+         test_goes_past_the_page_cache},
     };
     int result;
 

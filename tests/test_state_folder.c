@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "src/base/memory.h"
+#include "src/checkpoint/disk_file.h"
 #include "src/checkpoint/state_folder.h"
 #include "tests/model_fixtures.h"
 #include "tests/tap.h"
@@ -107,6 +108,37 @@ static void test_leaves_what_it_cannot_remove(void)
     TAP_CHECK(fx_is_there(fx_path("mine/.state-00000004.replaced/own")));
 }
 
+/* Of that name, but no state. */
+static void test_leaves_what_is_no_state(void)
+{
+    const char *folder = new_folder("others");
+
+    fx_folder(fx_path("others/state-00000004"));
+    fx_write_text(fx_path("others/state-00000004/x"), "somebody's");
+    TAP_CHECK_INT(zo_state_folder_remove(folder, 4), ZO_OK);
+    TAP_CHECK(fx_is_there(fx_path("others/state-00000004/x")));
+    TAP_CHECK_INT(zo_state_folder_remove(folder, 5), ZO_OK);
+    fx_write_text(fx_path("others/state-00000004/manifest.json"), "{}");
+    TAP_CHECK_INT(zo_state_folder_remove(folder, 4), ZO_OK);
+    TAP_CHECK(!fx_is_there(fx_path("others/state-00000004")));
+}
+
+/* A link goes alone, a file too. */
+static void test_removes_no_more(void)
+{
+    fx_folder(fx_path("kept"));
+    fx_write_text(fx_path("kept/x"), "somebody's");
+    fx_link("kept", fx_path("link"));
+    fx_write_text(fx_path("file"), "");
+    TAP_CHECK_INT(zo_disk_remove(fx_path("link")), ZO_OK);
+    TAP_CHECK_INT(zo_disk_remove(fx_path("file")), ZO_OK);
+    TAP_CHECK_INT(zo_disk_remove(fx_path("not there")), ZO_OK);
+    TAP_CHECK(!fx_is_there(fx_path("link")) && !fx_is_there(fx_path("file")));
+    TAP_CHECK(fx_is_there(fx_path("kept/x")));
+    TAP_CHECK_INT(zo_disk_remove(fx_path("kept")), ZO_OK);
+    TAP_CHECK(!fx_is_there(fx_path("kept")));
+}
+
 int main(void)
 {
     static const struct tap_case cases[] = {
@@ -115,6 +147,8 @@ int main(void)
          test_cleans_what_killed_runs_leave},
         {"a link is a state, and where it leads to stays", test_links},
         {"what cannot be removed is left", test_leaves_what_it_cannot_remove},
+        {"what is no state is left", test_leaves_what_is_no_state},
+        {"of a link the link alone is removed", test_removes_no_more},
     };
 
     fx_begin();

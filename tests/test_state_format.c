@@ -2,7 +2,6 @@
  * Training states on disk: what was saved is read back to the bit, whatever
  * is damaged is found, and a state is whole or not there.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -357,42 +356,6 @@ static void test_spares_the_processor(void)
     zo_pool_close(one_worker);
 }
 
-/* Whether the folder's file system has writes past the page cache. */
-static bool has_direct(const char *folder)
-{
-    char path[600];
-    int file;
-
-    (void)snprintf(path, sizeof(path), "%s/probe", folder);
-    file = open(path, O_WRONLY | O_CREAT | O_DIRECT, 0600);
-    if (file >= 0) {
-        (void)close(file);
-    }
-    (void)unlink(path);
-    return file >= 0;
-}
-
-/* Shards go past the page cache, or through it where that is refused. */
-static void test_goes_past_the_page_cache(void)
-{
-    const char *folder = new_folder("direct");
-    enum zo_status status;
-
-    if (!has_direct(folder)) {
-        tap_skip("the file system here has no writes past the page cache");
-        return;
-    }
-    for (int refuses = 0; refuses < 2; refuses++) {
-        disk_refuses_direct = refuses == 1;
-        disk_direct_calls = 0;
-        status = save(folder, 1);
-        disk_refuses_direct = false;
-        TAP_CHECK_INT(status, ZO_OK);
-        TAP_CHECK_INT(read_all(fx_path("direct/latest"), ZO_F32), ZO_OK);
-        TAP_CHECK(disk_direct_calls > 0);
-    }
-}
-
 /* As eval, export and generate see it. */
 static void test_is_a_model_directory(void)
 {
@@ -569,7 +532,6 @@ static void test_reads_the_first_version(void)
 static const struct {
     const char *from, *to;
 } forgeries[] = {
-    {"\"version\":3", "\"version\":4"},
     {"\"version\":3", "\"version\":1"},
     {"\"config.json\":\"", "\"../config.json\":\""},
     {"\"config.json\":\"", "\"\":\""},
@@ -657,6 +619,19 @@ static void test_refuses_hostile_manifests(void)
 
     TAP_CHECK_INT(save(folder, 1), ZO_OK);
     TAP_CHECK(fx_in_child(refuses_forgeries));
+}
+
+/* Of a program that is newer: no damage. */
+static void test_tells_a_newer_version(void)
+{
+    const char *folder = new_folder("newer");
+    const char *path = fx_path("newer/state-00000001");
+
+    TAP_CHECK_INT(save(folder, 1), ZO_OK);
+    forge(fx_path("newer/state-00000001/manifest.json"), "\"version\":3",
+          "\"version\":4");
+    TAP_CHECK_INT(read_all(path, ZO_F32), ZO_E_NOSUPPORT);
+    TAP_CHECK(strstr(zo_err_last()->text, "version 4, of a newer program"));
 }
 
 /* Frames that say or hold more than their part has room for. */
@@ -756,8 +731,6 @@ int main(void)
         {"no evaluation yet is no loss", test_infinite_best_loss},
         {"long pieces are packed where that is worth it", test_long_pieces},
         {"what feeds the disk is stored as it is", test_spares_the_processor},
-        {"shards go past the page cache where they can",
-         test_goes_past_the_page_cache},
         {"a state is a model directory too", test_is_a_model_directory},
         {"each flipped bit is found and its file named",
          test_finds_each_flipped_bit},
@@ -767,6 +740,7 @@ int main(void)
          test_reads_the_first_version},
         {"what is cut off or missing is found", test_finds_what_is_cut_off},
         {"hostile manifests are refused", test_refuses_hostile_manifests},
+        {"a newer version is no damage", test_tells_a_newer_version},
         {"frames cannot claim more than their room",
          test_bounds_what_frames_claim},
         {"other folders are refused", test_refuses_other_folders},

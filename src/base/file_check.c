@@ -68,8 +68,15 @@ enum zo_status zo_file_check(const char *path,
     struct stat info;
 
     if (stat(path, &info) != 0) {
-        return errno == ENOENT ? check_folder(path, check)
-                               : fail(path, check, errno);
+        if (errno != ENOENT) {
+            return fail(path, check, errno);
+        }
+        return lstat(path, &info) != 0
+                   ? check_folder(path, check)
+                   : ZO_FAIL(ZO_E_USAGE,
+                             "%s is a link that leads nowhere; want a file, or "
+                             "nothing, where the %s is to be",
+                             path, check->what);
     }
     if (S_ISDIR(info.st_mode)) {
         return fail(path, check, EISDIR);

@@ -98,6 +98,9 @@ enum zo_status zo_folders_check(const char *path, enum zo_status failure)
 
     ZO_TRY(zo_strndup(path, strlen(path), &part));
     while (stat(part, &info) != 0 && errno == ENOENT && part[0] != '\0') {
+        if (lstat(part, &info) == 0) { /* a link that leads nowhere */
+            break;
+        }
         part[parents_length(part)] = '\0';
     }
     there = part[0] != '\0' ? part : ".";

@@ -161,18 +161,25 @@ enum zo_status zo_disk_create_direct(const char *path,
 /* Whether a write that was refused may be tried again, in the other way. */
 static bool goes_through_cache(const struct zo_disk_file *file, int error)
 {
-    const int flags = error == EINVAL ? fcntl(file->fd, F_GETFL) : -1;
+    const bool is_refusal = error == EINVAL || error == EOPNOTSUPP ||
+                            error == ENOTSUP || error == ENOSYS;
+    const int flags = is_refusal ? fcntl(file->fd, F_GETFL) : -1;
 
     return flags >= 0 && (flags & O_DIRECT) != 0 &&
            fcntl(file->fd, F_SETFL, flags & ~O_DIRECT) == 0;
 }
 
+/* size_bytes 0: what is there could not be synced. */
 static enum zo_status fail_write(const struct zo_disk_file *file, int error,
                                  size_t size_bytes)
 {
     const uint64_t free_bytes = zo_disk_free_bytes(file->path);
     char text[32];
 
+    if (size_bytes == 0) {
+        return ZO_FAIL_NATIVE(ZO_E_IO, error, "cannot bring %s to the disk: %s",
+                              file->path, strerror(error));
+    }
     return ZO_FAIL_NATIVE(
         ZO_E_IO, error, "cannot write %zu bytes at %llu of %s: %s; %s free",
         size_bytes, (unsigned long long)file->size_bytes, file->path,
@@ -256,18 +263,17 @@ enum zo_status zo_disk_rename(const char *from, const char *to)
     return ZO_OK;
 }
 
-enum zo_status zo_disk_remove_folder(const char *path)
+/* Takes over the descriptor, and closes it. */
+static int empty_folder(int fd)
 {
     const struct dirent *entry;
-    DIR *stream = opendir(path);
+    DIR *stream = fdopendir(fd);
     int error = 0;
 
-    if (stream == NULL && errno == ENOENT) {
-        return ZO_OK;
-    }
     if (stream == NULL) {
-        return ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot remove %s: %s", path,
-                              strerror(errno));
+        error = errno;
+        (void)close(fd);
+        return error;
     }
     while ((entry = readdir(stream)) != NULL) {
         if (strcmp(entry->d_name, ".") != 0 &&
@@ -277,12 +283,25 @@ enum zo_status zo_disk_remove_folder(const char *path)
         }
     }
     (void)closedir(stream);
-    if (rmdir(path) != 0) {
-        error = error != 0 ? error : errno;
-        return ZO_FAIL_NATIVE(ZO_E_IO, error, "cannot remove %s: %s", path,
-                              strerror(error));
+    return error;
+}
+
+enum zo_status zo_disk_remove(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int error = 0;
+
+    if (fd >= 0) {
+        error = empty_folder(fd);
+        error = rmdir(path) == 0 ? 0 : error != 0 ? error : errno;
+    } else if (errno == ENOTDIR || errno == ELOOP) { /* a file, a link */
+        error = unlink(path) == 0 ? 0 : errno;
+    } else {
+        error = errno == ENOENT ? 0 : errno;
     }
-    return ZO_OK;
+    return error == 0 ? ZO_OK
+                      : ZO_FAIL_NATIVE(ZO_E_IO, error, "cannot remove %s: %s",
+                                       path, strerror(error));
 }
 
 enum zo_status zo_disk_sync_folder(const char *path)

@@ -85,12 +85,12 @@ enum zo_status zo_disk_write_all(const char *path, const void *data,
 enum zo_status zo_disk_rename(const char *from, const char *to) ZO_MUST_CHECK;
 
 /*
- * Removes a folder that holds files and links only; one that is not there is
- * no error.
+ * Removes a folder that holds files and links only, a file, or a link itself;
+ * what is not there is no error.
  *
  *   ZO_E_IO      something could not be removed, such as a folder inside
  */
-enum zo_status zo_disk_remove_folder(const char *path) ZO_MUST_CHECK;
+enum zo_status zo_disk_remove(const char *path) ZO_MUST_CHECK;
 
 /* Waits until the names in a folder are on the disk. */
 enum zo_status zo_disk_sync_folder(const char *path) ZO_MUST_CHECK;

@@ -223,7 +223,7 @@ static enum zo_status start(struct job *job)
     ZO_TRY(plan_shards(job));
     ZO_TRY(zo_alloc(job->options.piece_bytes, 1, "a piece of a tensor",
                     &job->piece));
-    ZO_TRY(zo_disk_remove_folder(job->partial));
+    ZO_TRY(zo_disk_remove(job->partial));
     free_bytes = zo_disk_free_bytes(job->parent);
     if (free_bytes < job->total_bytes) {
         zo_text_gib_pair(want, job->total_bytes, have, free_bytes);
@@ -449,7 +449,7 @@ static enum zo_status swap_in_two(const struct job *job)
 {
     enum zo_status status;
 
-    ZO_TRY(zo_disk_remove_folder(job->older));
+    ZO_TRY(zo_disk_remove(job->older));
     ZO_TRY(zo_disk_rename(job->options.path, job->older));
     status = zo_disk_rename(job->partial, job->options.path);
     if (status != ZO_OK) {
@@ -483,7 +483,7 @@ static enum zo_status remove_old(const struct job *job)
     const char *const olds[] = {job->partial, job->older};
 
     for (size_t i = 0; i < ZO_COUNT(olds); i++) {
-        if (zo_disk_remove_folder(olds[i]) != ZO_OK) {
+        if (zo_disk_remove(olds[i]) != ZO_OK) {
             ZO_TRY(zo_note_add(job->notes, ZO_NOTE_WARN,
                                "the model that was replaced is left: %s",
                                zo_err_last()->text));
@@ -535,7 +535,7 @@ static void clean_up(const struct job *job)
     const struct zo_err err = *zo_err_last();
 
     if (!job->is_in_place) {
-        (void)!zo_disk_remove_folder(job->partial);
+        (void)!zo_disk_remove(job->partial);
     }
     (void)zo_err_adopt(&err);
 }

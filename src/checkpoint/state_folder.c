@@ -14,6 +14,7 @@
 
 #include "src/base/memory.h"
 #include "src/checkpoint/disk_file.h"
+#include "src/checkpoint/state_reader.h"
 
 #define PREFIX     "state-"
 #define DIGITS_MIN 8
@@ -141,17 +142,13 @@ enum zo_status zo_state_folder_list(const char *folder, int64_t **steps_out,
     return list(folder, NULL, steps_out, count_out);
 }
 
-enum zo_status zo_state_folder_discard(const char *path)
+/* A state, or a link that may lead to one; else something of the user's. */
+static bool may_go(const char *path)
 {
     struct stat info;
 
-    if (lstat(path, &info) != 0 || !S_ISLNK(info.st_mode)) {
-        return zo_disk_remove_folder(path);
-    }
-    return unlink(path) == 0
-               ? ZO_OK
-               : ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot remove %s: %s", path,
-                                strerror(errno));
+    return lstat(path, &info) == 0 &&
+           (S_ISLNK(info.st_mode) || zo_state_is_one(path));
 }
 
 enum zo_status zo_state_folder_remove(const char *folder, int64_t step)
@@ -160,11 +157,15 @@ enum zo_status zo_state_folder_remove(const char *folder, int64_t step)
     enum zo_status status;
 
     ZO_TRY(zo_state_folder_path(folder, step, &path));
+    status = ZO_OK;
+    if (!may_go(path)) {
+        goto free_paths;
+    }
     ZO_TRY_GOTO(free_paths,
                 zo_state_folder_hidden(folder, step, "removed", &hidden));
-    ZO_TRY_GOTO(free_paths, zo_state_folder_discard(hidden));
+    ZO_TRY_GOTO(free_paths, zo_disk_remove(hidden));
     ZO_TRY_GOTO(free_paths, zo_disk_rename(path, hidden));
-    ZO_TRY_GOTO(free_paths, zo_state_folder_discard(hidden));
+    ZO_TRY_GOTO(free_paths, zo_disk_remove(hidden));
 
 free_paths:
     zo_free(path);
@@ -183,7 +184,7 @@ static enum zo_status put_back(const char *folder, int64_t step)
     ZO_TRY_GOTO(free_paths,
                 zo_state_folder_hidden(folder, step, "replaced", &hidden));
     if (lstat(path, &info) == 0) {
-        (void)!zo_state_folder_discard(hidden); /* in the way of nobody */
+        (void)!zo_disk_remove(hidden); /* in the way of nobody */
     } else {
         status = zo_disk_rename(hidden, path);
     }
@@ -201,7 +202,7 @@ static enum zo_status remove_hidden(const char *folder, int64_t step,
     enum zo_status status;
 
     ZO_TRY(zo_state_folder_hidden(folder, step, suffix, &hidden));
-    status = zo_state_folder_discard(hidden);
+    status = zo_disk_remove(hidden);
     zo_free(hidden);
     return status;
 }

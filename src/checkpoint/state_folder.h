@@ -30,15 +30,10 @@ enum zo_status zo_state_folder_hidden(const char *folder, int64_t step,
 enum zo_status zo_state_folder_list(const char *folder, int64_t **steps_out,
                                     size_t *count_out) ZO_MUST_CHECK;
 
-/* Removes a state; killed half way, it has lost its name already. */
+/* Removes a state, or a link to one, and leaves what is neither; killed half
+ * way, it has lost its name already. */
 enum zo_status zo_state_folder_remove(const char *folder,
                                       int64_t step) ZO_MUST_CHECK;
-
-/*
- * Removes a folder that holds files and links only, or a link and nothing of
- * what it leads to; one that is not there is no error.  ZO_E_IO.
- */
-enum zo_status zo_state_folder_discard(const char *path) ZO_MUST_CHECK;
 
 /*
  * Removes what killed runs have left: states half written, half removed, or

@@ -601,13 +601,18 @@ static enum zo_status scan_all(struct zo_json_scan *scan,
     ZO_TRY(zo_json_scan_string(scan, &text));
     ZO_TRY(expect_key(scan, "version"));
     ZO_TRY(zo_json_scan_uint(scan, &version));
-    if (strcmp(text, FORMAT_NAME) != 0 || version < 1 ||
-        version > ZO_STATE_VERSION) {
+    if (strcmp(text, FORMAT_NAME) != 0 || version < 1) {
         return ZO_FAIL(ZO_E_CORRUPT,
                        "%s: format \"%.80s\" version %" PRIu64
-                       "; this program reads \"%s\" version 1 to %d",
+                       "; want \"%s\" version 1 to %d",
                        scan->path, text, version, FORMAT_NAME,
                        ZO_STATE_VERSION);
+    }
+    if (version > ZO_STATE_VERSION) { /* no damage */
+        return ZO_FAIL(ZO_E_NOSUPPORT,
+                       "%s: a state of version %" PRIu64
+                       ", of a newer program; this one reads version 1 to %d",
+                       scan->path, version, ZO_STATE_VERSION);
     }
     ZO_TRY(expect_key(scan, "program"));
     ZO_TRY(zo_json_scan_string(scan, &text));

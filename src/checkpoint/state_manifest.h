@@ -52,7 +52,8 @@ enum zo_status zo_state_manifest_text(const struct zo_state_manifest *manifest,
 /*
  * Reads a file, and checks it against itself.
  *
- *   ZO_E_CORRUPT   damaged, or of another version
+ *   ZO_E_CORRUPT     damaged
+ *   ZO_E_NOSUPPORT   of a newer version
  */
 enum zo_status
 zo_state_manifest_read(const char *path,

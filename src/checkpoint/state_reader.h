@@ -29,7 +29,8 @@ bool zo_state_is_one(const char *path);
  * sizes of its shards.
  *
  *   ZO_E_USAGE     no such folder, or no state in it
- *   ZO_E_CORRUPT   damaged, or of a format of another version; names the file
+ *   ZO_E_CORRUPT   damaged; names the file
+ *   ZO_E_NOSUPPORT of a newer program
  *   ZO_E_IO        a file cannot be read
  */
 enum zo_status zo_state_open(const char *path,

@@ -166,7 +166,7 @@ static enum zo_status make_folder(struct job *job)
     ZO_TRY(zo_state_folder_path(folder, step, &job->path));
     ZO_TRY(zo_state_folder_hidden(folder, step, "partial", &job->partial));
     ZO_TRY(zo_state_folder_hidden(folder, step, "replaced", &job->replaced));
-    ZO_TRY(zo_disk_remove_folder(job->partial));
+    ZO_TRY(zo_disk_remove(job->partial));
     if (mkdir(job->partial, 0777) != 0) {
         return ZO_FAIL_NATIVE(ZO_E_IO, errno, "cannot make folder %s: %s",
                               job->partial, strerror(errno));
@@ -441,7 +441,7 @@ static enum zo_status rename_folder(struct job *job)
         return ZO_FAIL(ZO_E_IO, "%s is in the way: it is no state", job->path);
     }
     if (replaces) {
-        ZO_TRY(zo_state_folder_discard(job->replaced));
+        ZO_TRY(zo_disk_remove(job->replaced));
         ZO_TRY(zo_disk_rename(job->path, job->replaced));
     }
     status = zo_disk_rename(job->partial, job->path);
@@ -469,8 +469,7 @@ static void settle(const struct job *job, struct zo_state_written *written)
     written->is_latest = keep_failure(
         zo_state_folder_point(folder, job->options->run->step), &written->late);
     if (written->is_synced) { /* or both could be lost */
-        (void)keep_failure(zo_state_folder_discard(job->replaced),
-                           &written->late);
+        (void)keep_failure(zo_disk_remove(job->replaced), &written->late);
     }
 }
 
@@ -537,7 +536,7 @@ enum zo_status zo_state_write(const struct zo_state_write_options *options,
     } else if (job.partial != NULL) {
         const struct zo_err failure = *zo_err_last();
 
-        (void)!zo_disk_remove_folder(job.partial);
+        (void)!zo_disk_remove(job.partial);
         (void)!zo_err_adopt(&failure);
     }
     job_fini(&job);

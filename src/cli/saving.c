@@ -99,7 +99,7 @@ static enum zo_status check_newest(struct zo_saving *saving,
         zo_free(path);
         if (status == ZO_OK) {
             status = zo_saving_check(saving->setup, state, NULL);
-        } else if (status != ZO_E_NOMEM) {
+        } else if (status != ZO_E_NOMEM && status != ZO_E_NOSUPPORT) {
             status = ZO_E_CORRUPT; /* told when it is its turn */
         }
         zo_state_close(state);
@@ -537,8 +537,9 @@ static enum zo_status write_copy(struct zo_saving *saving, int64_t step)
         .step = step,
     };
 
-    options.write.spares_cpu =
+    saving->is_spared =
         zo_disk_free_bytes(output_of(saving)) >= bytes_max(saving);
+    options.write.spares_cpu = saving->is_spared;
     ZO_TRY(zo_saving_run(saving->setup, &run));
     zo_saving_settings(saving->setup, &settings);
     return zo_saving_thread_open(&options, &saving->thread);
@@ -592,6 +593,7 @@ static enum zo_status tell_failure(struct zo_saving *saving)
 
     if (saving->failure.status == ZO_OK) {
         saving->failure = *failure;
+        saving->failure.status = ZO_E_IO; /* for the exit code */
     }
     zo_progress_break(saving->progress);
     ZO_TRY(zo_note_add(&saving->cli->notes, ZO_NOTE_WARN,
@@ -636,14 +638,16 @@ static enum zo_status finish_save(struct zo_saving *saving, int64_t step,
                                   struct zo_save_metrics *metrics_out)
 {
     saving->seconds = zo_clock_seconds(saving->started_ns, zo_clock_ns());
-    saving->bytes = written->bytes;
+    saving->packed_bytes =
+        saving->is_spared ? saving->packed_bytes : written->bytes;
     saving->saved = step;
     announce(saving);
     zo_free(saving->path);
     saving->path = NULL;
     ZO_TRY(zo_state_folder_path(output_of(saving), step, &saving->path));
     ZO_TRY(tell_late(saving, written));
-    if (written->is_synced) { /* or older ones may still be needed */
+    /* Or older ones may still be needed. */
+    if (written->is_synced && written->is_latest) {
         ZO_TRY(remove_old(saving, step, true));
     }
     *metrics_out = (struct zo_save_metrics){
@@ -657,21 +661,22 @@ static enum zo_status finish_save(struct zo_saving *saving, int64_t step,
     return ZO_OK;
 }
 
-/* What has no room on the disk is not begun: states are much alike in size. */
+/* What has no room on the disk is not begun: packed states are much alike in
+ * size, and where there is little room all is packed. */
 static enum zo_status check_disk(const struct zo_saving *saving)
 {
     const uint64_t room = zo_disk_free_bytes(output_of(saving));
-    const uint64_t want = saving->bytes - saving->bytes / 32;
+    const uint64_t want = saving->packed_bytes - saving->packed_bytes / 32;
     char want_text[32], room_text[32];
 
     return want <= room
                ? ZO_OK
-               : ZO_FAIL(
-                     ZO_E_IO,
-                     "%s: a state takes about %s of disk, and %s are free",
-                     output_of(saving),
-                     zo_text_gib(want_text, sizeof(want_text), saving->bytes),
-                     zo_text_gib(room_text, sizeof(room_text), room));
+               : ZO_FAIL(ZO_E_IO,
+                         "%s: a state takes about %s of disk, and %s are free",
+                         output_of(saving),
+                         zo_text_gib(want_text, sizeof(want_text),
+                                     saving->packed_bytes),
+                         zo_text_gib(room_text, sizeof(room_text), room));
 }
 
 void zo_saving_begin_copy(struct zo_saving *saving)
@@ -699,6 +704,7 @@ enum zo_status zo_saving_save(struct zo_saving *saving, int64_t step,
     if (!copies) {
         saving->started_ns = began_ns;
     }
+    saving->is_spared = false;
     status = check_disk(saving);
     if (status == ZO_OK) {
         status =

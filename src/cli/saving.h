@@ -31,16 +31,17 @@ struct zo_saving {
     const char *source_path, *tokenizer_path, *config_json; /* or NULL */
     enum zo_dtype source_type;
 
-    char *path;           /* owned; of the last save */
-    int lock;             /* on the output folder; -1: none */
-    bool continues;       /* there is something to resume from */
-    int64_t step;         /* resumed behind it; 0: from the start */
-    int64_t saved;        /* step of the newest state of this run; 0: none */
-    int64_t due_ns;       /* when the next is due */
-    double seconds;       /* that the last save took; 0: none yet */
-    uint64_t bytes;       /* likewise, of disk */
-    int64_t started_ns;   /* of the save that is under way, or was last */
-    double stall_seconds; /* that training has waited for it */
+    char *path;            /* owned; of the last save */
+    int lock;              /* on the output folder; -1: none */
+    bool continues;        /* there is something to resume from */
+    int64_t step;          /* resumed behind it; 0: from the start */
+    int64_t saved;         /* step of the newest state of this run; 0: none */
+    int64_t due_ns;        /* when the next is due */
+    double seconds;        /* that the last save took; 0: none yet */
+    uint64_t packed_bytes; /* of the last state that was packed, or 0 */
+    bool is_spared;        /* the save at hand: not all is packed */
+    int64_t started_ns;    /* of the save that is under way, or was last */
+    double stall_seconds;  /* that training has waited for it */
     struct zo_trainer_copy *copy;    /* owned; room for one; or NULL */
     struct zo_saving_thread *thread; /* owned; writes it; or NULL */
     struct zo_err failure; /* the first of a save; status ZO_OK: none */

@@ -221,6 +221,20 @@ static enum zo_status open_monitor(struct run *run, bool opens)
     return status;
 }
 
+/* Two that write one file would spoil it. */
+static enum zo_status check_trace(const struct run *run)
+{
+    const char *trace = run->setup.options->trace;
+    const char *metrics = run->setup.options->metrics;
+
+    return trace != NULL && (strcmp(trace, run->metrics_path) == 0 ||
+                             (metrics != NULL && strcmp(trace, metrics) == 0))
+               ? ZO_FAIL(ZO_E_USAGE,
+                         "--trace %s: the metrics go there; name another file",
+                         trace)
+               : ZO_OK;
+}
+
 /* Of what is written beside the model; nothing of it is made yet. */
 static enum zo_status check_files(struct run *run)
 {
@@ -231,6 +245,7 @@ static enum zo_status check_files(struct run *run)
     };
 
     ZO_TRY(zo_metrics_check(&metrics));
+    ZO_TRY(check_trace(run));
     return open_monitor(run, false);
 }
 

@@ -363,7 +363,7 @@ static enum zo_status check_csv(const char *folder, enum tag tag)
     enum zo_status status;
 
     ZO_TRY(zo_disk_join(folder, sheet.name, &path));
-    status = stat(path, &info) == 0 ? zo_file_check(path, &check) : ZO_OK;
+    status = lstat(path, &info) == 0 ? zo_file_check(path, &check) : ZO_OK;
     zo_free(path);
     return status;
 }
