@@ -49,6 +49,7 @@ static void test_one_line(void)
     TAP_CHECK(prints("plain", 5, 20, "plain"));
     TAP_CHECK(prints("a\nb\tc", 5, 20, "a\\nb\\tc"));
     TAP_CHECK(prints("\x1b[2J\0", 5, 20, "\\x1b[2J\\x00"));
+    TAP_CHECK(prints("a\u202eb", 5, 20, "a\\xe2\\x80\\xaeb"));
     TAP_CHECK(prints("\\n", 2, 20, "\\n")); /* as it stands in the file */
     TAP_CHECK(prints("a\xff", 2, 20, "a\\xff"));
     TAP_CHECK(prints("\xc2\x9b", 2, 20, "\\xc2\\x9b"));

@@ -96,10 +96,19 @@ bool zo_utf8_valid(const char *text, size_t size_bytes, size_t *bad_out)
     return true;
 }
 
+/* What orders a line anew, or ends it where it goes on: Unicode's separators
+ * of lines and the controls of its bidirectional algorithm (UAX #9). */
+static bool is_order(uint32_t code)
+{
+    return (code >= 0x2028 && code <= 0x202e) ||
+           (code >= 0x2066 && code <= 0x2069);
+}
+
 static bool is_plain(uint32_t code)
 {
     return code == '\n' || code == '\t' ||
-           (code >= 0x20 && code != 0x7f && !(code >= 0x80 && code < 0xa0));
+           (code >= 0x20 && code != 0x7f && !(code >= 0x80 && code < 0xa0) &&
+            !is_order(code));
 }
 
 void zo_text_escape(char *target, size_t target_bytes, const char *source,
