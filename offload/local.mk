@@ -30,6 +30,8 @@ libzo_a_SOURCES += \
 	offload/placement.h \
 	offload/placement_homes.c \
 	offload/placement_homes.h \
+	offload/placement_try.c \
+	offload/placement_try.h \
 	offload/planner.c \
 	offload/planner.h \
 	offload/profile.c \

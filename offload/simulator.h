@@ -116,6 +116,14 @@ zo_simulate_steps(const struct zo_sim_options *options, int schedule,
                   struct zo_sim_result *result_out) ZO_MUST_CHECK;
 
 /*
+ * What one run of a list gives the engines to do, without simulating it: the
+ * seconds of computation of the device that has most of it, and those of the
+ * busiest of the rest.  No run is faster than either.  Errors as above.
+ */
+enum zo_status zo_sim_busy(const struct zo_sim_options *options, int schedule,
+                           double *compute_out, double *rest_out) ZO_MUST_CHECK;
+
+/*
  * What a save adds to the time of steps: of some of them, from the first on,
  * with a list that joins one of them, less those without.
  */
