@@ -70,6 +70,7 @@ check_PROGRAMS += \
 	tests/test_builder_homes \
 	tests/test_builder_nvme \
 	tests/test_place_nvme \
+	tests/test_placement_monotone \
 	tests/test_executor \
 	tests/test_executor_bounce \
 	tests/test_executor_failures \

@@ -78,13 +78,15 @@ static int most_of(const struct zo_search *search)
 static int guess_most(const struct zo_search *search, int resident,
                       uint64_t bytes)
 {
-    const struct zo_build_options *build = search->options->build;
-    const uint64_t budget = search->options->gpu_bytes;
+    const struct zo_place_options *options = search->options;
+    const struct zo_build_options *build = options->build;
+    const bool has_weights =
+        search->choice.keeps_weights || options->weights_limit == ZO_TIER_GPU;
+    const uint64_t budget = options->gpu_bytes;
 
     for (; resident < most_of(search); resident++) {
         bytes += zo_homes_resident_bytes(
-            build, zo_homes_unit_at(resident, build->unit_count),
-            search->choice.keeps_weights);
+            build, zo_homes_unit_at(resident, build->unit_count), has_weights);
         if (budget != 0 && bytes > budget) {
             break;
         }
@@ -203,6 +205,10 @@ static int held_before(const struct zo_search *search,
     const int keeps = search->choice.keeps_weights;
     int64_t held = search->least_resident - 1;
 
+    /* What they take of such a device the host lacks for other things. */
+    if (search->options->device_is_host && search->options->host_bytes > 0) {
+        return (int)held;
+    }
     if (keep > 0) {
         held = zo_max_i64(held, family->held[keeps][keep - 1][host]);
     }
@@ -303,19 +309,17 @@ static enum zo_status find_keep_most(struct zo_search *search, int resident,
     return ZO_OK;
 }
 
-/* All units resident: what keeps most of what the devices hold. */
-static enum zo_status try_resident(struct zo_search *search)
+/* All units resident: what keeps most of what is held. */
+static enum zo_status try_resident_ring(struct zo_search *search, int keep_most)
 {
     const struct zo_place_options *options = search->options;
     const int units = options->build->unit_count;
-    int most = 0, end = (int)options->keep_least + 1;
+    int end = (int)options->keep_least + 1;
     struct zo_measure measure;
 
-    ZO_TRY(find_keep_most(search, units, &most));
-    set_ring(search, 0);
     for (int host = options->host_boundaries_always; host <= last_host(search);
          host++) {
-        for (int keep = most; keep < end; keep++) {
+        for (int keep = keep_most; keep < end; keep++) {
             set_kept(search, keep, host);
             search->rank = search->placement.pass_micros == 1
                                ? ZO_PLACE_RESIDENT
@@ -324,6 +328,21 @@ static enum zo_status try_resident(struct zo_search *search)
             ZO_TRY(zo_search_seconds(search, units, &measure));
             end = is_held(search, &measure) ? keep : end; /* less is slower */
         }
+    }
+    return ZO_OK;
+}
+
+static enum zo_status try_resident(struct zo_search *search)
+{
+    const struct zo_build_options *build = search->options->build;
+    /* Through a ring then pass weights that several devices share alone. */
+    const int ring_count = build->device_count > 1 ? RINGS : 1;
+    int keep_most = 0;
+
+    ZO_TRY(find_keep_most(search, build->unit_count, &keep_most));
+    for (int ring = 0; ring < ring_count; ring++) {
+        set_ring(search, ring);
+        ZO_TRY(try_resident_ring(search, keep_most));
     }
     return ZO_OK;
 }
