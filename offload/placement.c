@@ -339,6 +339,10 @@ static enum zo_status try_resident(struct zo_search *search)
     const int ring_count = build->device_count > 1 ? RINGS : 1;
     int keep_most = 0;
 
+    search->choice.keeps_weights = false;
+    if (guess_most(search, search->least_resident, 0) < most_of(search)) {
+        return ZO_OK; /* the states alone are too large */
+    }
     ZO_TRY(find_keep_most(search, build->unit_count, &keep_most));
     for (int ring = 0; ring < ring_count; ring++) {
         set_ring(search, ring);

@@ -159,6 +159,7 @@ static enum zo_status simulate(const struct zo_search *search,
         .profile = search->options->profile,
         .type = build->options.type,
         .cpu_workers = search->options->cpu_workers,
+        .seconds_alone = true,
     };
     const int schedule = build->options.evaluates_only
                              ? build->evaluation_schedule

@@ -91,6 +91,7 @@ struct zo_sim_options {
     enum zo_dtype type; /* of products */
     int cpu_workers;    /* 0: the profile's threads */
     bool whole;         /* the window is all of the sequence */
+    bool seconds_alone; /* of the result ops and the window alone are set */
     /* The window is so many lists, and what is told is of each of them, on
      * average [1]; behind it run so many more, that those in it have company
      * to their end. */

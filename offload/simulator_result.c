@@ -408,6 +408,9 @@ enum zo_status zo_sim_read(const struct zo_sim *sim,
                            struct zo_sim_result *result)
 {
     find_window(sim, result);
+    if (sim->options->seconds_alone) {
+        return ZO_OK;
+    }
     ZO_TRY(read_engines(sim, result));
     ZO_TRY(read_chain(sim, result));
     ZO_TRY(read_busiest(sim, result));
