@@ -12,12 +12,16 @@
  * and what the host's memory is spent on.  Every shape is tried, with the
  * resident units that may be fastest; a larger budget adds candidates and takes
  * none away, so none predicts a slower step than a smaller one.  Left out is
- * what cannot be faster than what is tried:
+ * what is no faster than what is tried:
  *
  * - of a shape that keeps less, or whose boundaries wait on the host, all with
  *   no more resident units than the devices hold of one that differs in that
  *   alone;
- * - fewer resident units than those from which on fewer are slower.
+ * - fewer resident units than those from which on fewer are slower;
+ * - what keeps an engine busy for longer than the fastest step so far.
+ *
+ * More micro batches a pass, or deeper rings, are mostly faster and not always
+ * (bench/ATTEMPTS.md): of those none is left out for another.
  */
 #define WORTH 0.99 /* of the time: what a better rank may not cost */
 
@@ -137,20 +141,26 @@ static enum zo_status find_held(struct zo_search *search, int least,
  * The fastest from `least`, which the devices compute in so long, to `most`,
  * which they hold.  AdamW of a resident unit takes time of the device, that of
  * others time of the processor beside it: time falls with more resident units
- * until computation is what a step waits for, and rises from there on.  It
- * cannot fall by more than what a device computes less.
+ * until computation is what a step waits for, and rises from there on.  With
+ * fewer it cannot fall by more than what a device computes less; but a device
+ * of the host then leaves more of its memory, and less goes to NVMe.
  */
 static enum zo_status try_range(struct zo_search *search, int least, int most,
                                 double compute_seconds)
 {
+    const bool is_host = search->options->device_is_host;
     struct zo_measure here, before;
     int middle = most - 1;
 
     ZO_TRY(zo_search_seconds(search, most, &here));
     search->rank = ZO_PLACE_OTHER;
-    if (fmax(here.seconds - (here.compute_seconds - compute_seconds),
+    if (!is_host &&
+        fmax(here.seconds - (here.compute_seconds - compute_seconds),
              here.rest_seconds) >= zo_search_least_seconds(search)) {
         return ZO_OK;
+    }
+    for (int at = least; is_host && here.nvme_bytes > 0 && at < most; at++) {
+        ZO_TRY(zo_search_seconds(search, at, &before));
     }
     while (least < most) {
         ZO_TRY(zo_search_seconds(search, middle, &before));
