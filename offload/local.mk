@@ -30,6 +30,8 @@ libzo_a_SOURCES += \
 	offload/placement.h \
 	offload/placement_homes.c \
 	offload/placement_homes.h \
+	offload/placement_try.c \
+	offload/placement_try.h \
 	offload/planner.c \
 	offload/planner.h \
 	offload/profile.c \
@@ -68,6 +70,7 @@ check_PROGRAMS += \
 	tests/test_builder_homes \
 	tests/test_builder_nvme \
 	tests/test_place_nvme \
+	tests/test_placement_monotone \
 	tests/test_executor \
 	tests/test_executor_bounce \
 	tests/test_executor_failures \

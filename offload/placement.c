@@ -3,711 +3,600 @@
 #include <math.h>
 #include <string.h>
 
-#include "offload/layout.h"
-#include "offload/placement_homes.h"
-#include "offload/simulator.h"
+#include "offload/placement_try.h"
 #include "src/base/arith.h"
 #include "src/base/memory.h"
 
 /*
- * Rings, from deep to shallow: buffers on the device for weights and for
- * gradients; on the host for gradients, and so many of the units that forward
- * needs first with one of their own.  The last is for states on NVMe alone:
- * their gradients too pass through the ring.
+ * The search.  A shape is all of a placement but how many units are resident
+ * and what the host's memory is spent on.  Every shape is tried, with the
+ * resident units that may be fastest; a larger budget adds candidates and takes
+ * none away, so none predicts a slower step than a smaller one.  Left out is
+ * what is no faster than what is tried:
+ *
+ * - of a shape that keeps less, or whose boundaries wait on the host, all with
+ *   no more resident units than the devices hold of one that differs in that
+ *   alone;
+ * - fewer resident units than those from which on fewer are slower;
+ * - what keeps an engine busy for longer than the fastest step so far.
+ *
+ * More micro batches a pass, or deeper rings, are mostly faster and not always
+ * (bench/ATTEMPTS.md): of those none is left out for another.
  */
-static const struct rings {
-    int weights, gradients, host_gradients, own_gradients;
-    bool nvme_gradients;
-} rings[] = {{3, 2, 3, 5, false},
-             {3, 2, 2, 1, false},
-             {2, 1, 2, 1, false},
-             {2, 1, 2, 1, true}};
+#define WORTH 0.99 /* of the time: what a better rank may not cost */
+
+/* Buffers on the device for weights, and for gradients. */
+static const struct {
+    int weights, gradients;
+} rings[] = {{3, 2}, {2, 1}};
 #define RINGS (int)ZO_COUNT(rings)
-#define WORTH 0.99 /* of the time: what more host memory must save */
+#define KEEPS (ZO_KEEP_INPUT + 1)
 
-/* What a candidate takes. */
-struct measure {
-    bool fits_gpu, fits_host, fits_nvme;
-    uint64_t gpu_bytes, host_bytes, nvme_bytes;
-    double seconds; /* INFINITY: not known */
+/* The shapes with one pass and ring. */
+struct family {
+    bool is_first; /* of those in which anything fits */
+    int keep_most; /* of what the devices hold with the pass at all */
+    /* Resident units that they held, with weights [at home there], so much
+     * kept, and boundaries [on the host]. */
+    int held[2][KEEPS][2];
 };
 
-/* One that has been tried. */
-struct candidate {
-    bool is_there;
-    struct zo_placement placement;
-    struct measure measure;
-    struct zo_home_choice choice;
-};
+static int outputs_of(const struct zo_search *search)
+{
+    return search->options->build->unit_count - 2;
+}
 
-struct search {
-    const struct zo_place_options *options;
-    /* The candidate at hand. */
-    struct zo_placement placement;
-    struct zo_home_choice choice;
-    struct zo_unit_homes *homes; /* owned */
-    int least_resident;          /* the fewest that are allowed */
-    int tried;
-    bool skips_time; /* any that fits will do */
-    bool spills;     /* what the host has no room for goes to NVMe */
-    /* Of those that only the host has no room for, the one that wants least
-     * of it. */
-    struct candidate nearest;
-    struct candidate best; /* the fastest so far that fits */
-};
+static void set_ring(struct zo_search *search, int ring)
+{
+    search->placement.weight_ring =
+        (int)zo_min_i64(rings[ring].weights, search->options->weight_ring_max);
+    search->placement.gradient_ring = rings[ring].gradients;
+}
 
-/* ---- homes ----------------------------------------------------------------
+static void set_kept(struct zo_search *search, int keep, int host)
+{
+    search->placement.keep = (enum zo_keep)keep;
+    search->placement.host_boundaries = host == 1 ? outputs_of(search) : 0;
+}
+
+/* Boundaries may wait on the host; where no unit may leave, if asked to only.
+ */
+static int last_host(const struct zo_search *search)
+{
+    return search->options->host_boundaries_always ||
+           search->least_resident < search->options->build->unit_count;
+}
+
+/* ---- resident units -------------------------------------------------------
  */
 
-static bool may_spill(const struct zo_place_options *options)
+/* Units that may be resident beside some that are not: from the fewest on. */
+static int most_of(const struct zo_search *search)
 {
-    return options->weights_limit == ZO_TIER_NVME ||
-           options->optimizer_limit == ZO_TIER_NVME;
+    return search->options->fills ? search->options->build->unit_count - 1
+                                  : search->least_resident;
 }
 
-static void set_homes(struct search *search, int resident, int spilled)
-{
-    search->choice.resident = resident;
-    search->choice.spilled = spilled;
-    zo_homes_set(search->options, &search->choice, search->homes);
-    search->placement.homes = search->homes;
-}
-
-/* A candidate is at hand again. */
-static void take_up(struct search *search, const struct candidate *candidate)
-{
-    search->placement = candidate->placement;
-    search->choice = candidate->choice;
-    zo_homes_set(search->options, &search->choice, search->homes);
-    search->placement.homes = search->homes;
-}
-
-/* ---- one candidate --------------------------------------------------------
- */
-
-/* INFINITY where the profile lacks a rate. */
-static enum zo_status simulate(const struct zo_place_options *options,
-                               const struct zo_build *build,
-                               double *seconds_out)
-{
-    const struct zo_sim_options sim = {
-        .program = &build->program,
-        .profile = options->profile,
-        .type = build->options.type,
-        .cpu_workers = options->cpu_workers,
-    };
-    struct zo_sim_result result = {0};
-    const enum zo_status status = zo_simulate_steps(
-        &sim,
-        build->options.evaluates_only ? build->evaluation_schedule
-                                      : build->step_schedule,
-        &result);
-
-    *seconds_out = status == ZO_OK ? result.step_seconds : INFINITY;
-    zo_sim_result_fini(&result);
-    return status == ZO_E_ARG ? ZO_OK : status;
-}
-
-static bool within(uint64_t bytes, uint64_t budget)
-{
-    return budget == 0 || bytes <= budget;
-}
-
-/* Builds the candidate; its time is simulated when it fits. */
-static enum zo_status try_one(struct search *search, bool wants_time,
-                              struct measure *measure_out)
+/* As many as the devices' spare memory holds, by their bytes: so many take
+ * `bytes`. */
+static int guess_most(const struct zo_search *search, int resident,
+                      uint64_t bytes)
 {
     const struct zo_place_options *options = search->options;
-    struct zo_build_options build_options = *options->build;
-    struct measure measure = {.seconds = INFINITY};
-    enum zo_status status = ZO_OK;
-    struct zo_build build;
+    const struct zo_build_options *build = options->build;
+    const bool has_weights =
+        search->choice.keeps_weights || options->weights_limit == ZO_TIER_GPU;
+    const uint64_t budget = options->gpu_bytes;
 
-    search->tried++;
-    build_options.placement = search->placement;
-    ZO_TRY(zo_build_train(&build_options, &build));
-    for (int d = 0; d < build_options.device_count; d++) {
-        const uint64_t bytes = build.program.arena_bytes[ZO_TIER_GPU][d];
-
-        measure.gpu_bytes =
-            bytes > measure.gpu_bytes ? bytes : measure.gpu_bytes;
-        measure.host_bytes += options->device_is_host ? bytes : 0;
-    }
-    measure.host_bytes += build.program.arena_bytes[ZO_TIER_CPU][0] +
-                          build.program.arena_bytes[ZO_TIER_PAGEABLE][0];
-    measure.fits_gpu = within(measure.gpu_bytes, options->gpu_bytes);
-    measure.fits_host = within(measure.host_bytes, options->host_bytes);
-    measure.nvme_bytes = build.program.arena_bytes[ZO_TIER_NVME][0];
-    measure.fits_nvme = within(measure.nvme_bytes, options->nvme_bytes);
-    if (wants_time && !search->skips_time && measure.fits_gpu &&
-        measure.fits_host) {
-        status = simulate(options, &build, &measure.seconds);
-    }
-    zo_build_fini(&build);
-    *measure_out = measure;
-    return status;
-}
-
-static struct candidate at_hand(const struct search *search,
-                                const struct measure *measure)
-{
-    return (struct candidate){true, search->placement, *measure,
-                              search->choice};
-}
-
-static void keep_if_nearest(struct search *search,
-                            const struct measure *measure)
-{
-    if (measure->fits_gpu && measure->fits_nvme &&
-        (!search->nearest.is_there ||
-         measure->host_bytes < search->nearest.measure.host_bytes)) {
-        search->nearest = at_hand(search, measure);
-    }
-}
-
-static void keep_if_best(struct search *search, const struct measure *measure,
-                         double worth)
-{
-    if (!measure->fits_gpu || !measure->fits_host || !measure->fits_nvme) {
-        keep_if_nearest(search, measure);
-    } else if (!search->best.is_there ||
-               measure->seconds < worth * search->best.measure.seconds) {
-        search->best = at_hand(search, measure);
-    }
-}
-
-/* As many more units as the candidate's spare memory holds, by their bytes. */
-static int guess_resident(const struct search *search,
-                          const struct measure *bare)
-{
-    const struct zo_build_options *build = search->options->build;
-    const int units = build->unit_count;
-    const uint64_t budget = search->options->gpu_bytes;
-    uint64_t bytes = bare->gpu_bytes;
-    int resident = search->least_resident;
-
-    while (resident < units) {
-        bytes +=
-            zo_homes_resident_bytes(build, zo_homes_unit_at(resident, units),
-                                    search->choice.keeps_weights);
-        if (!within(bytes, budget)) {
+    for (; resident < most_of(search); resident++) {
+        bytes += zo_homes_resident_bytes(
+            build, zo_homes_unit_at(resident, build->unit_count), has_weights);
+        if (budget != 0 && bytes > budget) {
             break;
         }
-        resident++;
     }
     return resident;
 }
 
-/* Host memory that a state gives up when it goes to NVMe; its gradient may
- * then need a place of its own. */
-static uint64_t spilled_bytes(const struct search *search, int unit,
-                              bool is_weights)
+static enum zo_status measure_with(struct zo_search *search, int resident,
+                                   struct zo_measure *measure_out)
 {
-    const struct zo_build_options *build = search->options->build;
-    const uint64_t typed = zo_dtype_bytes(build->type);
-    const uint64_t rest = (build->type == ZO_BF16  ? 2
-                           : build->type == ZO_F16 ? 4
-                                                   : 0) +
-                          2 * zo_dtype_bytes(build->moment_type);
-    const bool gets_gradient = search->placement.host_gradient_ring > 0 &&
-                               !search->placement.nvme_rings_gradients;
-
-    return (uint64_t)build->units[unit].elems * (is_weights      ? typed
-                                                 : gets_gradient ? rest - typed
-                                                                 : rest);
+    zo_search_set_homes(search, resident,
+                        search->options->fills ? 0 : ZO_SPILL_ALL);
+    return zo_search_measure(search, measure_out);
 }
 
-/* As many states as give up so much; the candidate has none on NVMe yet. */
-static int guess_spilled(const struct search *search, uint64_t bytes)
+/* A device of the host has no memory of its own. */
+static bool is_held(const struct zo_search *search,
+                    const struct zo_measure *measure)
 {
-    const struct zo_place_options *options = search->options;
-    uint64_t given = 0;
-    int spilled = 0;
-
-    for (int weights = 0; weights < 2; weights++) {
-        const enum zo_tier limit =
-            weights == 1 ? options->weights_limit : options->optimizer_limit;
-
-        for (int u = options->build->unit_count - 1; u >= 0; u--) {
-            const struct zo_unit_homes *homes = &search->homes[u];
-
-            if (given >= bytes || limit != ZO_TIER_NVME ||
-                (weights == 1 ? homes->weights : homes->optimizer) !=
-                    ZO_TIER_CPU) {
-                continue;
-            }
-            given += spilled_bytes(search, u, weights == 1);
-            spilled++;
-        }
-    }
-    return spilled;
+    return measure->fits_gpu &&
+           (measure->fits_host || !search->options->device_is_host);
 }
 
-/* As few states on NVMe as leave the host within its budget; all, if none
- * do.  host_bytes: of the candidate at hand, which has none there. */
-static enum zo_status spill_least(struct search *search, uint64_t host_bytes)
+/* The most resident units, from `least` on, that are held; least - 1: not even
+ * those.  The budget of the devices is enough for `most`. */
+static enum zo_status find_held(struct zo_search *search, int least,
+                                int *most_inout)
 {
-    const struct zo_place_options *options = search->options;
-    const int resident = search->choice.resident;
-    const int most = zo_homes_spill_max(options, resident);
-    int fitting = most + 1, short_of = 0; /* what fits, what does not */
-    int at = guess_spilled(search, host_bytes - options->host_bytes);
-    struct measure measure;
+    int held = least - 1, end = *most_inout + 1;
+    int at = *most_inout;
 
-    while (fitting - short_of > 1) {
-        at = (int)zo_max_i64(short_of + 1, zo_min_i64(at, fitting - 1));
-        set_homes(search, resident, at);
-        ZO_TRY(try_one(search, false, &measure));
-        if (measure.fits_host) {
-            fitting = at--;
+    while (end - held > 1) {
+        struct zo_measure measure;
+
+        ZO_TRY(zo_search_seconds(search, at, &measure));
+        if (is_held(search, &measure)) {
+            held = at;
         } else {
-            short_of = at++;
+            end = at;
         }
+        at = held < least ? least : held + (end - held) / 2;
     }
-    set_homes(search, resident, fitting > most ? most : fitting);
-    return ZO_OK;
-}
-
-/* Whether anything fits: with all that may be on NVMe there. */
-static enum zo_status spill_most(struct search *search,
-                                 struct measure *measure_out)
-{
-    set_homes(search, search->choice.resident,
-              zo_homes_spill_max(search->options, search->choice.resident));
-    return try_one(search, false, measure_out);
-}
-
-/* The candidate at hand, with states on NVMe as far as the host is short. */
-static enum zo_status spill_what_is_needed(struct search *search,
-                                           struct measure *measure_inout)
-{
-    const uint64_t host_bytes = measure_inout->host_bytes;
-
-    if (search->skips_time) {
-        ZO_TRY(spill_most(search, measure_inout));
-        if (!measure_inout->fits_host || measure_inout->fits_nvme) {
-            return ZO_OK;
-        }
-        set_homes(search, search->choice.resident, 0);
-    }
-    ZO_TRY(spill_least(search, host_bytes));
-    return try_one(search, true, measure_inout);
-}
-
-static enum zo_status settle(struct search *search)
-{
-    const struct zo_place_options *options = search->options;
-    struct measure measure;
-
-    ZO_TRY(try_one(search, true, &measure));
-    if (!measure.fits_host && search->spills) {
-        ZO_TRY(spill_what_is_needed(search, &measure));
-    }
-    /* Units that are resident on a device of the host take its memory too. */
-    if (!measure.fits_host && options->device_is_host &&
-        search->choice.resident > search->least_resident) {
-        set_homes(search, search->least_resident, 0);
-        ZO_TRY(try_one(search, true, &measure));
-        if (!measure.fits_host && search->spills) {
-            ZO_TRY(spill_what_is_needed(search, &measure));
-        }
-    }
-    keep_if_best(search, &measure, 1.0);
-    return ZO_OK;
-}
-
-/* As many resident units as fit the device; `bare` has the fewest. */
-static enum zo_status fill_device(struct search *search,
-                                  const struct measure *bare)
-{
-    const int units = search->options->build->unit_count;
-    struct measure measure;
-
-    set_homes(search, guess_resident(search, bare), 0);
-    ZO_TRY(try_one(search, false, &measure));
-    while (!measure.fits_gpu &&
-           search->choice.resident > search->least_resident) {
-        set_homes(search, search->choice.resident - 1, 0);
-        ZO_TRY(try_one(search, false, &measure));
-    }
-    while (search->choice.resident < units) {
-        set_homes(search, search->choice.resident + 1, 0);
-        ZO_TRY(try_one(search, false, &measure));
-        if (!measure.fits_gpu) {
-            set_homes(search, search->choice.resident - 1, 0);
-            break;
-        }
-    }
-    return ZO_OK;
-}
-
-/* The candidate with as many resident units as fit, if it fits at all. */
-static enum zo_status fill_up(struct search *search)
-{
-    const struct zo_place_options *options = search->options;
-    /* Nothing is filled up, or nobody asks how far. */
-    const bool is_bare =
-        !options->fills || (search->skips_time && search->spills);
-    struct measure measure;
-
-    set_homes(search, search->least_resident,
-              is_bare ? zo_homes_spill_max(options, search->least_resident)
-                      : 0);
-    ZO_TRY(try_one(search, !options->fills, &measure));
-    if (is_bare) {
-        keep_if_best(search, &measure, 1.0);
-    }
-    if (!options->fills || !measure.fits_gpu ||
-        (search->skips_time && search->best.is_there)) {
-        return ZO_OK;
-    }
-    ZO_TRY(fill_device(search, &measure));
-    return settle(search);
-}
-
-/* ---- the search -----------------------------------------------------------
- */
-
-/* Everything on the devices: what keeps most is fastest. */
-static enum zo_status try_resident(struct search *search)
-{
-    const struct zo_place_options *options = search->options;
-    struct measure measure;
-
-    set_homes(search, options->build->unit_count, 0);
-    search->placement.pass_micros = 1;
-    search->placement.host_boundaries =
-        options->host_boundaries_always ? options->build->unit_count - 2 : 0;
-    for (int keep = (int)options->keep_most;
-         keep <= (int)options->keep_least && !search->best.is_there; keep++) {
-        search->placement.keep = (enum zo_keep)keep;
-        ZO_TRY(try_one(search, true, &measure));
-        keep_if_best(search, &measure, 1.0);
-    }
-    return ZO_OK;
-}
-
-/* With one choice of rings and passes, all of what is kept, and where. */
-static enum zo_status try_keeps(struct search *search)
-{
-    const struct zo_place_options *options = search->options;
-    const int outputs = options->build->unit_count - 2;
-
-    for (int keep = (int)options->keep_most; keep <= (int)options->keep_least;
-         keep++) {
-        search->placement.keep = (enum zo_keep)keep;
-        for (int host = options->host_boundaries_always; host < 2; host++) {
-            search->placement.host_boundaries = host == 1 ? outputs : 0;
-            ZO_TRY(fill_up(search));
-        }
-    }
-    return ZO_OK;
-}
-
-static void set_rings(struct search *search, int ring)
-{
-    const struct zo_place_options *options = search->options;
-
-    search->placement.weight_ring =
-        (int)zo_min_i64(rings[ring].weights, options->weight_ring_max);
-    search->placement.gradient_ring = rings[ring].gradients;
-    search->placement.host_gradient_ring =
-        options->build->decides ? 0 : rings[ring].host_gradients;
-    search->placement.own_gradients = rings[ring].own_gradients;
-    search->placement.nvme_rings_gradients = rings[ring].nvme_gradients;
-}
-
-/* Fewer micro batches a pass, or shallower rings, only where more do not fit:
- * both cost time.  With all_rings the fastest of them decides. */
-static enum zo_status try_rings(struct search *search, int ring_count,
-                                bool all_rings)
-{
-    const int micros = search->options->build->micros;
-
-    for (int pass = micros; pass >= 1 && !search->best.is_there;
-         pass = pass > 1 ? (pass + 1) / 2 : 0) {
-        search->placement.pass_micros = pass;
-        for (int ring = 0;
-             ring < ring_count && (all_rings || !search->best.is_there);
-             ring++) {
-            set_rings(search, ring);
-            ZO_TRY(try_keeps(search));
-        }
-    }
-    return ZO_OK;
-}
-
-/* Whether what takes least of both tiers fits without NVMe; if not, nothing
- * that is faster does. */
-static enum zo_status fits_without_nvme(struct search *search, bool *fits_out)
-{
-    const struct zo_place_options *options = search->options;
-    struct search least = *search;
-    enum zo_status status = ZO_OK;
-
-    least.skips_time = true;
-    least.placement.pass_micros = 1;
-    least.placement.keep = options->keep_least;
-    set_rings(&least, RINGS - 2);
-    for (int host = options->host_boundaries_always;
-         status == ZO_OK && host < 2 && !least.best.is_there; host++) {
-        least.placement.host_boundaries =
-            host == 1 ? options->build->unit_count - 2 : 0;
-        status = fill_up(&least);
-    }
-    search->tried = least.tried;
-    *fits_out = least.best.is_there;
-    return status;
-}
-
-/* NVMe is slower than all else: only what fits in no other way goes there. */
-static enum zo_status try_offloaded(struct search *search)
-{
-    bool fits = true;
-
-    if (may_spill(search->options)) {
-        ZO_TRY(fits_without_nvme(search, &fits));
-    }
-    if (fits) {
-        ZO_TRY(try_rings(search, RINGS - 1, false));
-    }
-    search->spills = may_spill(search->options);
-    return search->best.is_there || !search->spills
-               ? ZO_OK
-               : try_rings(search, RINGS, true);
-}
-
-/* No unit resident that need not be, which leaves most for what is kept of
- * units: the most of that which fits, and, with more, outputs on the host. */
-static enum zo_status try_bare(struct search *search)
-{
-    const struct zo_place_options *options = search->options;
-    const int outputs = options->build->unit_count - 2;
-
-    for (int host = options->host_boundaries_always; host < 2; host++) {
-        struct measure measure = {.fits_gpu = false};
-
-        search->placement.host_boundaries = host == 1 ? outputs : 0;
-        for (int keep = (int)options->keep_most;
-             keep <= (int)options->keep_least && !measure.fits_gpu; keep++) {
-            search->placement.keep = (enum zo_keep)keep;
-            set_homes(search, search->least_resident, 0);
-            ZO_TRY(try_one(search, true, &measure));
-            keep_if_best(search, &measure, WORTH);
-        }
-    }
-    return ZO_OK;
-}
-
-/* The best, with as many resident units as fit, and with half of them. */
-static enum zo_status try_between(struct search *search)
-{
-    const int least = search->least_resident;
-    struct measure measure;
-    int most;
-
-    take_up(search, &search->best);
-    set_homes(search, least, 0);
-    ZO_TRY(try_one(search, false, &measure));
-    ZO_TRY(fill_device(search, &measure));
-    most = search->choice.resident;
-    for (int half = 1; half <= 2 && most > least; half++) {
-        set_homes(search, least + (most - least) * half / 2, 0);
-        ZO_TRY(try_one(search, true, &measure));
-        keep_if_best(search, &measure, WORTH);
-    }
+    *most_inout = held;
     return ZO_OK;
 }
 
 /*
- * More host memory for less time: fewer resident units, or their weights alone
- * on the devices.  AdamW of a resident unit takes time of the device, that of
- * others time of the processor beside it: where computation is what a step
- * waits for, less that is resident is faster.
+ * The fastest from `least`, which the devices compute in so long, to `most`,
+ * which they hold.  AdamW of a resident unit takes time of the device, that of
+ * others time of the processor beside it: time falls with more resident units
+ * until computation is what a step waits for, and rises from there on.  With
+ * fewer it cannot fall by more than what a device computes less; but a device
+ * of the host then leaves more of its memory, and less goes to NVMe.
  */
-static enum zo_status try_fewer_resident(struct search *search)
+static enum zo_status try_range(struct zo_search *search, int least, int most,
+                                double compute_seconds)
 {
-    const struct zo_place_options *options = search->options;
-    const int may_keep = options->weights_limit != ZO_TIER_GPU &&
-                         options->optimizer_limit != ZO_TIER_GPU;
+    const bool is_host = search->options->device_is_host;
+    struct zo_measure here, before;
+    int middle = most - 1;
 
-    if (!search->best.is_there || !options->fills || search->spills ||
-        options->build->evaluates_only ||
-        !isfinite(search->best.measure.seconds)) {
+    ZO_TRY(zo_search_seconds(search, most, &here));
+    search->rank = ZO_PLACE_OTHER;
+    if (!is_host &&
+        fmax(here.seconds - (here.compute_seconds - compute_seconds),
+             here.rest_seconds) >= zo_search_least_seconds(search)) {
         return ZO_OK;
     }
-    search->placement = search->best.placement;
-    for (int keeps = 0; keeps <= may_keep; keeps++) {
-        search->choice.keeps_weights = keeps == 1;
-        ZO_TRY(try_bare(search));
+    for (int at = least; is_host && here.nvme_bytes > 0 && at < most; at++) {
+        ZO_TRY(zo_search_seconds(search, at, &before));
     }
-    ZO_TRY(try_between(search));
-    search->choice.keeps_weights = false;
+    while (least < most) {
+        ZO_TRY(zo_search_seconds(search, middle, &before));
+        ZO_TRY(zo_search_seconds(search, middle + 1, &here));
+        if (before.seconds < here.seconds) {
+            most = middle;
+        } else {
+            least = middle + 1;
+        }
+        middle = least + (most - least) / 2;
+    }
     return ZO_OK;
 }
 
-/* More host memory for less time: a buffer for each gradient, 16-bit copies
- * of fp16 weights. */
-static enum zo_status spend_host_memory(struct search *search)
+/* From `least` on, which the devices' budget allows, as many resident units as
+ * are held, or fewer. */
+static enum zo_status try_residents(struct zo_search *search, int least,
+                                    const struct zo_measure *with_least,
+                                    int *most_out)
 {
-    const struct zo_build_options *build = search->options->build;
-    struct measure measure;
+    const int units = search->options->build->unit_count;
+    const double compute_seconds = with_least->compute_seconds;
+    int most = guess_most(search, least, with_least->gpu_bytes);
+    struct zo_measure measure;
 
-    if (!search->best.is_there ||
-        search->best.choice.resident == build->unit_count) {
+    zo_search_forget(search);
+    ZO_TRY(zo_search_seconds(search, most, &measure));
+    while (!measure.fits_gpu && most > least) {
+        ZO_TRY(zo_search_seconds(search, --most, &measure));
+    }
+    ZO_TRY(find_held(search, least, &most));
+    *most_out = most;
+    if (most < least) {
         return ZO_OK;
     }
-    take_up(search, &search->best);
-    if (search->best.placement.host_gradient_ring > 0) {
-        search->placement.host_gradient_ring = 0;
-        ZO_TRY(try_one(search, true, &measure));
-        keep_if_best(search, &measure, WORTH);
-        search->placement = search->best.placement;
+    ZO_TRY(try_range(search, least, most, compute_seconds));
+    /* With the head alone on the host a step is shorter at once: what is
+     * fastest with fewer is then not between. */
+    return most == units - 1 && least < most
+               ? try_range(search, least, most - 1, compute_seconds)
+               : ZO_OK;
+}
+
+/* ---- shapes ---------------------------------------------------------------
+ */
+
+/* As many resident units as were held of shapes that are no slower with as
+ * many: they keep more, on the devices. */
+static int held_before(const struct zo_search *search,
+                       const struct family *family, int keep, int host)
+{
+    const int keeps = search->choice.keeps_weights;
+    int64_t held = search->least_resident - 1;
+
+    /* What they take of such a device the host lacks for other things. */
+    if (search->options->device_is_host && search->options->host_bytes > 0) {
+        return (int)held;
     }
-    if (build->type == ZO_F16 && !build->evaluates_only) {
-        search->placement.weight_copies = true;
-        ZO_TRY(try_one(search, true, &measure));
-        keep_if_best(search, &measure, WORTH);
+    if (keep > 0) {
+        held = zo_max_i64(held, family->held[keeps][keep - 1][host]);
     }
+    if (host == 1) {
+        held = zo_max_i64(held, family->held[keeps][keep][0]);
+    }
+    if (keeps == 0 && !family->is_first) {
+        held = zo_max_i64(held, family->held[1][keep][host]);
+    }
+    return (int)held;
+}
+
+static enum zo_status try_shape(struct zo_search *search, struct family *family,
+                                int keep, int host)
+{
+    const bool keeps = search->choice.keeps_weights;
+    int *held = &family->held[keeps][keep][host];
+    struct zo_measure measure;
+
+    *held = held_before(search, family, keep, host);
+    search->rank =
+        family->is_first && !keeps ? ZO_PLACE_FILLED : ZO_PLACE_OTHER;
+    if (*held == most_of(search) ||
+        (search->rank == ZO_PLACE_OTHER &&
+         search->compute_seconds[keep] >= zo_search_least_seconds(search))) {
+        return ZO_OK;
+    }
+    set_kept(search, keep, host);
+    ZO_TRY(measure_with(search, *held + 1, &measure));
+    if (!measure.fits_gpu ||
+        (search->rank == ZO_PLACE_OTHER &&
+         measure.compute_seconds >= zo_search_least_seconds(search))) {
+        return ZO_OK;
+    }
+    return try_residents(search, *held + 1, &measure, held);
+}
+
+static enum zo_status try_shapes(struct zo_search *search,
+                                 struct family *family, bool keeps_weights)
+{
+    const struct zo_place_options *options = search->options;
+
+    search->choice.keeps_weights = keeps_weights;
+    for (int keep = family->keep_most; keep <= (int)options->keep_least;
+         keep++) {
+        for (int host = options->host_boundaries_always;
+             host <= last_host(search); host++) {
+            ZO_TRY(try_shape(search, family, keep, host));
+        }
+    }
+    return ZO_OK;
+}
+
+/* What keeps most first; but in the first family before all else what has the
+ * weights of units that are not resident away from the devices. */
+static enum zo_status try_family(struct zo_search *search, int keep_most,
+                                 bool is_first)
+{
+    const struct zo_place_options *options = search->options;
+    const bool may_keep = options->fills && !options->build->evaluates_only &&
+                          options->weights_limit != ZO_TIER_GPU &&
+                          options->optimizer_limit != ZO_TIER_GPU;
+    struct family family = {.is_first = is_first, .keep_most = keep_most};
+
+    memset(family.held, 0xff, sizeof(family.held)); /* -1 */
+    if (family.is_first || !may_keep) {
+        ZO_TRY(try_shapes(search, &family, false));
+    }
+    if (may_keep) {
+        ZO_TRY(try_shapes(search, &family, true));
+    }
+    return family.is_first || !may_keep ? ZO_OK
+                                        : try_shapes(search, &family, false);
+}
+
+/* ---- passes ---------------------------------------------------------------
+ */
+
+/* The most that the devices hold with the pass at hand and so many resident
+ * units, and else with what takes least; above keep_least: nothing. */
+static enum zo_status find_keep_most(struct zo_search *search, int resident,
+                                     int *keep_out)
+{
+    int keep = (int)search->options->keep_least;
+    struct zo_measure measure = {.fits_gpu = true};
+
+    set_ring(search, RINGS - 1);
+    search->choice.keeps_weights = false;
+    for (; keep >= (int)search->options->keep_most && measure.fits_gpu;
+         keep--) {
+        set_kept(search, keep, last_host(search));
+        ZO_TRY(measure_with(search, resident, &measure));
+        if (measure.fits_gpu && resident == search->least_resident) {
+            search->compute_seconds[keep] = measure.compute_seconds;
+        }
+    }
+    *keep_out = measure.fits_gpu ? keep + 1 : keep + 2;
+    return ZO_OK;
+}
+
+/* All units resident: what keeps most of what is held. */
+static enum zo_status try_resident_ring(struct zo_search *search, int keep_most)
+{
+    const struct zo_place_options *options = search->options;
+    const int units = options->build->unit_count;
+    int end = (int)options->keep_least + 1;
+    struct zo_measure measure;
+
+    for (int host = options->host_boundaries_always; host <= last_host(search);
+         host++) {
+        for (int keep = keep_most; keep < end; keep++) {
+            set_kept(search, keep, host);
+            search->rank = search->placement.pass_micros == 1
+                               ? ZO_PLACE_RESIDENT
+                               : ZO_PLACE_OTHER;
+            zo_search_forget(search);
+            ZO_TRY(zo_search_seconds(search, units, &measure));
+            end = is_held(search, &measure) ? keep : end; /* less is slower */
+        }
+    }
+    return ZO_OK;
+}
+
+static enum zo_status try_resident(struct zo_search *search)
+{
+    const struct zo_build_options *build = search->options->build;
+    /* Through a ring then pass weights that several devices share alone. */
+    const int ring_count = build->device_count > 1 ? RINGS : 1;
+    int keep_most = 0;
+
+    search->choice.keeps_weights = false;
+    if (guess_most(search, search->least_resident, 0) < most_of(search)) {
+        return ZO_OK; /* the states alone are too large */
+    }
+    ZO_TRY(find_keep_most(search, build->unit_count, &keep_most));
+    for (int ring = 0; ring < ring_count; ring++) {
+        set_ring(search, ring);
+        ZO_TRY(try_resident_ring(search, keep_most));
+    }
+    return ZO_OK;
+}
+
+static enum zo_status try_pass(struct zo_search *search, int pass,
+                               bool *has_family)
+{
+    const int units = search->options->build->unit_count;
+    int keep_most = 0;
+
+    search->placement.pass_micros = pass;
+    zo_search_set_use(search, 0);
+    if (search->options->fills || search->least_resident == units) {
+        ZO_TRY(try_resident(search));
+    }
+    if (search->least_resident == units) {
+        return ZO_OK;
+    }
+    ZO_TRY(find_keep_most(search, search->least_resident, &keep_most));
+    for (int ring = 0; ring < RINGS; ring++) {
+        const int fitted = search->fitted;
+
+        set_ring(search, ring);
+        ZO_TRY(try_family(search, keep_most, !*has_family));
+        *has_family = *has_family || search->fitted > fitted;
+    }
+    return ZO_OK;
+}
+
+/* All micro batches in one pass, or in 2, 4, 8, ...: fewer take less for what
+ * is kept of each, but sums of gradients stay from one pass to the next.  Those
+ * of the fewest come first: often no other can be faster. */
+static enum zo_status try_passes(struct zo_search *search)
+{
+    const int micros = search->options->build->micros;
+    bool has_family = false;
+    int passes = 1;
+
+    ZO_TRY(try_pass(search, micros, &has_family));
+    while (passes < micros) {
+        passes *= 2;
+    }
+    for (; passes > 1; passes /= 2) {
+        ZO_TRY(try_pass(search, (int)zo_div_ceil(micros, passes), &has_family));
+    }
+    return ZO_OK;
+}
+
+/* ---- the choice -----------------------------------------------------------
+ */
+
+/* With less of the host's memory, if that costs hardly any time. */
+static enum zo_status spare_host(struct zo_search *search,
+                                 struct zo_candidate *chosen)
+{
+    struct zo_measure measure;
+
+    if (chosen->choice.resident == search->options->build->unit_count) {
+        return ZO_OK;
+    }
+    zo_search_take_up(search, chosen);
+    zo_search_set_use(search, search->thrifty_use);
+    ZO_TRY(zo_search_simulate(search, &measure));
+    if (measure.fits_gpu && measure.fits_host && measure.fits_nvme &&
+        measure.host_bytes < chosen->measure.host_bytes &&
+        !(zo_search_least_seconds(search) < WORTH * measure.seconds)) {
+        chosen->placement = search->placement;
+        chosen->measure = measure;
+    }
+    return ZO_OK;
+}
+
+/* The first rank whose fastest is as good as the fastest of all. */
+static enum zo_status take_best(struct zo_search *search,
+                                struct zo_candidate *chosen_out)
+{
+    const double least = zo_search_least_seconds(search);
+    int rank = 0;
+
+    while (!search->best[rank].is_there ||
+           least < WORTH * search->best[rank].measure.seconds) {
+        rank++;
+    }
+    *chosen_out = search->best[rank];
+    return spare_host(search, chosen_out);
+}
+
+/* Nothing fits: what lacks memory of the slowest tier alone. */
+static enum zo_status take_nearest(struct zo_search *search,
+                                   struct zo_candidate *chosen_out)
+{
+    struct zo_measure measure;
+
+    *chosen_out = search->short_of_nvme.is_there   ? search->short_of_nvme
+                  : search->short_of_host.is_there ? search->short_of_host
+                                                   : search->short_of_gpu;
+    if (chosen_out->measure.fits_gpu) {
+        return ZO_OK;
+    }
+    zo_search_take_up(search, chosen_out);
+    zo_search_set_use(search, search->use_count - 1);
+    ZO_TRY(zo_search_measure(search, &measure));
+    if (!measure.fits_host) {
+        ZO_TRY(zo_search_spill(search, measure.host_bytes));
+        ZO_TRY(zo_search_measure(search, &measure));
+    }
+    chosen_out->placement = search->placement;
+    chosen_out->choice = search->choice;
+    chosen_out->measure = measure;
     return ZO_OK;
 }
 
 /* What is asked for, literally: nothing filled up. */
-static enum zo_status measure_literal(struct search *search,
-                                      struct zo_place *place)
+static enum zo_status measure_literal(struct zo_search *search,
+                                      const struct zo_candidate *chosen,
+                                      uint64_t *gpu_bytes_out)
 {
-    struct measure measure;
+    struct zo_measure measure;
 
-    search->placement = search->best.placement;
+    search->placement = chosen->placement;
     search->choice.keeps_weights = false;
-    set_homes(search, search->least_resident,
-              zo_homes_spill_max(search->options, search->least_resident));
-    ZO_TRY(try_one(search, false, &measure));
-    place->literal_gpu_bytes = measure.gpu_bytes;
+    zo_search_set_homes(search, search->least_resident, ZO_SPILL_ALL);
+    ZO_TRY(zo_search_measure(search, &measure));
+    *gpu_bytes_out = measure.gpu_bytes;
     return ZO_OK;
 }
 
-/* Nothing fits: the candidate that takes least of the devices, or one that
- * fits them and takes less of the host. */
-static enum zo_status take_least(struct search *search)
+static enum zo_status choose(struct zo_search *search, struct zo_place *place)
 {
-    const struct zo_place_options *options = search->options;
-    const bool offloads = search->least_resident < options->build->unit_count;
-    struct measure measure;
+    struct zo_candidate chosen;
+    bool fits;
 
-    set_homes(search, search->least_resident,
-              zo_homes_spill_max(options, search->least_resident));
-    search->placement.keep = options->keep_least;
-    search->placement.pass_micros = 1;
-    if (offloads) {
-        set_rings(search, RINGS - 1);
-        search->placement.pass_micros = options->build->micros;
-        search->placement.host_boundaries = options->build->unit_count - 2;
-    }
-    ZO_TRY(try_one(search, false, &measure));
-    search->best = at_hand(search, &measure);
-    if (search->nearest.is_there &&
-        search->nearest.measure.host_bytes < measure.host_bytes) {
-        search->best = search->nearest;
-    }
-    search->best.is_there = false; /* it does not fit */
-    return ZO_OK;
-}
-
-static enum zo_status choose(struct search *search, struct zo_place *place)
-{
-    const struct zo_place_options *options = search->options;
-    const int units = options->build->unit_count;
-
-    search->least_resident = zo_homes_fewest_resident(options);
-    search->placement = (struct zo_placement){
-        .weight_ring = rings[0].weights,
-        .gradient_ring = rings[0].gradients,
-        .pageable_weights = options->pageable_weights,
-        .pageable_optimizer = options->pageable_optimizer,
-        .waits_to_fetch = options->waits_to_fetch,
-        .reuse_max_elems = options->reuse_max_elems,
-    };
-    if (options->fills || search->least_resident == units) {
-        ZO_TRY(try_resident(search));
-    }
-    if (!search->best.is_there && search->least_resident < units) {
-        ZO_TRY(try_offloaded(search));
-        ZO_TRY(try_fewer_resident(search));
-        ZO_TRY(spend_host_memory(search));
-    }
-    if (!search->best.is_there) {
-        ZO_TRY(take_least(search));
-    }
-    ZO_TRY(measure_literal(search, place));
-    take_up(search, &search->best);
+    ZO_TRY(try_passes(search));
+    fits = search->fitted > 0;
+    ZO_TRY(fits ? take_best(search, &chosen) : take_nearest(search, &chosen));
+    ZO_TRY(measure_literal(search, &chosen, &place->literal_gpu_bytes));
+    zo_search_take_up(search, &chosen);
     place->placement = search->placement;
-    place->resident_units = search->best.choice.resident;
-    place->gpu_bytes = search->best.measure.gpu_bytes;
-    place->host_bytes = search->best.measure.host_bytes;
-    place->nvme_bytes = search->best.measure.nvme_bytes;
-    place->step_seconds = isfinite(search->best.measure.seconds)
-                              ? search->best.measure.seconds
-                              : 0.0;
+    place->resident_units = chosen.choice.resident;
+    place->gpu_bytes = chosen.measure.gpu_bytes;
+    place->host_bytes = chosen.measure.host_bytes;
+    place->nvme_bytes = chosen.measure.nvme_bytes;
+    place->step_seconds =
+        isfinite(chosen.measure.seconds) ? chosen.measure.seconds : 0.0;
     place->tried = search->tried;
-    return search->best.is_there
-               ? ZO_OK
-               : ZO_FAIL(ZO_E_FIT, "no placement of %d fits the budgets",
-                         search->tried);
+    return fits ? ZO_OK
+                : ZO_FAIL(ZO_E_FIT, "no placement of %d fits the budgets",
+                          search->tried);
 }
 
 enum zo_status zo_place_choose(const struct zo_place_options *options,
                                struct zo_place *place_out)
 {
-    struct search search = {.options = options};
     struct zo_place place = {0};
+    struct zo_search search;
     enum zo_status status;
 
-    ZO_ASSERT(options->keep_most <= options->keep_least);
-    ZO_ASSERT(options->weight_ring_max >= 2 &&
-              options->weight_ring_max <= ZO_RING_MAX);
-    ZO_TRY(zo_alloc((size_t)options->build->unit_count, sizeof(search.homes[0]),
-                    "a placement", &search.homes));
+    ZO_TRY(zo_search_open(options, &search));
     status = choose(&search, &place);
-    if (status != ZO_OK && status != ZO_E_FIT) {
-        zo_free(search.homes);
-        return status;
+    if (status == ZO_OK || status == ZO_E_FIT) {
+        place.homes = search.homes;
+        place.placement.homes = search.homes;
+        search.homes = NULL;
+        *place_out = place;
     }
-    place.homes = search.homes;
-    place.placement.homes = search.homes;
-    *place_out = place;
+    zo_search_close(&search);
     return status;
+}
+
+/* ---- whether anything fits ------------------------------------------------
+ */
+
+/* The candidate at hand, with so many resident units. */
+static enum zo_status fits_with(struct zo_search *search, int resident,
+                                bool *fits_out)
+{
+    struct zo_measure measure;
+
+    ZO_TRY(measure_with(search, resident, &measure));
+    if (measure.fits_gpu && !measure.fits_host && search->options->fills) {
+        ZO_TRY(zo_search_spill(search, measure.host_bytes));
+        ZO_TRY(zo_search_measure(search, &measure));
+    }
+    *fits_out = measure.fits_gpu && measure.fits_host && measure.fits_nvme;
+    return ZO_OK;
+}
+
+/* What takes least, with boundaries here or on the host: all units resident, as
+ * many as the devices hold, or, on devices of the host, as few as may be. */
+static enum zo_status fits_filled(struct zo_search *search, bool *fits_out)
+{
+    const int units = search->options->build->unit_count;
+    const int least = search->least_resident;
+    struct zo_measure measure;
+    bool fits = false;
+    int most = least;
+
+    if (search->options->fills || least == units) {
+        ZO_TRY(fits_with(search, units, &fits));
+    }
+    if (!fits && least < units) {
+        ZO_TRY(measure_with(search, least, &measure));
+        for (most = guess_most(search, least, measure.gpu_bytes); most > least;
+             most--) {
+            ZO_TRY(measure_with(search, most, &measure));
+            if (measure.fits_gpu) {
+                break;
+            }
+        }
+        ZO_TRY(fits_with(search, most, &fits));
+    }
+    if (!fits && most > least && search->options->device_is_host) {
+        ZO_TRY(fits_with(search, least, &fits));
+    }
+    *fits_out = fits;
+    return ZO_OK;
 }
 
 enum zo_status zo_place_fits(const struct zo_place_options *options,
                              bool *fits_out)
 {
     const int units = options->build->unit_count;
-    struct search search = {
-        .options = options, .skips_time = true, .spills = may_spill(options)};
+    struct zo_search search;
     enum zo_status status = ZO_OK;
-    int hosts;
+    bool fits = false;
 
-    ZO_TRY(zo_alloc((size_t)units, sizeof(search.homes[0]), "a placement",
-                    &search.homes));
-    search.least_resident = zo_homes_fewest_resident(options);
-    search.placement = (struct zo_placement){
-        .keep = options->keep_least,
-        .pass_micros =
-            search.least_resident == units ? 1 : options->build->micros,
-        .pageable_weights = options->pageable_weights,
-        .pageable_optimizer = options->pageable_optimizer,
-    };
-    set_rings(&search, RINGS - 1);
-    /* Where all is resident, boundaries wait on the host if asked to only. */
-    hosts = options->host_boundaries_always || search.least_resident < units;
+    ZO_TRY(zo_search_open(options, &search));
+    search.placement.pass_micros =
+        search.least_resident == units ? 1 : options->build->micros;
+    set_ring(&search, RINGS - 1);
+    zo_search_set_use(&search, search.use_count - 1);
     for (int host = options->host_boundaries_always;
-         status == ZO_OK && host <= hosts && !search.best.is_there; host++) {
-        search.placement.host_boundaries = host == 1 ? units - 2 : 0;
-        status = fill_up(&search);
+         status == ZO_OK && host <= last_host(&search) && !fits; host++) {
+        set_kept(&search, (int)options->keep_least, host);
+        status = fits_filled(&search, &fits);
     }
-    *fits_out = search.best.is_there;
-    zo_free(search.homes);
+    zo_search_close(&search);
+    if (status == ZO_OK) {
+        *fits_out = fits;
+    }
     return status;
 }
 

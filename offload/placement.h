@@ -1,14 +1,17 @@
 /*
  * Where states should live: the fastest placement that fits the budgets.
  *
- * Row 5.  Tries placements, largest first: which units are resident, what of
- * the inside of units is kept, how many micro batches make a pass, whether
- * boundary activations wait on the host; of the fastest, fewer resident units
- * and their weights alone on the devices; and, where host memory is short, what
+ * Row 5.  Tries placements: which units are resident, and whether the weights
+ * of others stay on the devices; what of the inside of units is kept; how many
+ * micro batches make a pass; how deep rings are; whether boundary activations
+ * wait on the host; what its memory is spent on; and, where it is short, what
  * is on NVMe: as little as will do, optimizers before weights, units that
- * forward needs last first.  Each candidate is built, so that its
- * bytes are those of the run, and simulated, so that its time is that of the
- * schedule; nothing is measured or allocated.
+ * forward needs last first.  Each candidate is built, so that its bytes are
+ * those of the run, and simulated if it may be the fastest, so that its time is
+ * that of the schedule; nothing is measured or allocated.
+ *
+ * A larger budget allows all that a smaller one does.  Within 1 % of the time
+ * the choice is what takes less of the host, and nothing of NVMe.
  */
 #ifndef ZO_OFFLOAD_PLACEMENT_H
 #define ZO_OFFLOAD_PLACEMENT_H

@@ -12,14 +12,6 @@ static enum zo_tier on_host(enum zo_tier limit)
     return limit == ZO_TIER_NVME ? ZO_TIER_CPU : limit;
 }
 
-int zo_homes_spill_max(const struct zo_place_options *options, int resident)
-{
-    const int units = options->build->unit_count - resident;
-
-    return (options->optimizer_limit == ZO_TIER_NVME ? units : 0) +
-           (options->weights_limit == ZO_TIER_NVME ? units : 0);
-}
-
 static bool is_read_by_rows(const struct zo_build_options *build, int unit)
 {
     struct zo_unit_rows rows;
@@ -29,11 +21,12 @@ static bool is_read_by_rows(const struct zo_build_options *build, int unit)
 }
 
 /* States go to NVMe: optimizers first, then weights, but for those of which
- * forward gathers rows; of each the units that forward needs last. */
-static void spill(const struct zo_place_options *options, int spilled,
-                  struct zo_unit_homes *all)
+ * forward gathers rows; of each the units that forward needs last.  Returns how
+ * many went. */
+static int spill(const struct zo_place_options *options, int most,
+                 struct zo_unit_homes *all)
 {
-    int left = spilled;
+    int spilled = 0;
 
     for (int weights = 0; weights < 2; weights++) {
         const enum zo_tier limit =
@@ -44,20 +37,20 @@ static void spill(const struct zo_place_options *options, int spilled,
             enum zo_tier *home =
                 weights == 1 ? &homes->weights : &homes->optimizer;
 
-            if (limit != ZO_TIER_NVME || *home != ZO_TIER_CPU || left == 0) {
-                continue;
-            }
-            left--;
-            if (weights == 0 || !is_read_by_rows(options->build, u)) {
+            if (limit == ZO_TIER_NVME && *home == ZO_TIER_CPU &&
+                spilled < most &&
+                (weights == 0 || !is_read_by_rows(options->build, u))) {
                 *home = ZO_TIER_NVME;
+                spilled++;
             }
         }
     }
+    return spilled;
 }
 
-void zo_homes_set(const struct zo_place_options *options,
-                  const struct zo_home_choice *choice,
-                  struct zo_unit_homes *homes)
+int zo_homes_set(const struct zo_place_options *options,
+                 const struct zo_home_choice *choice,
+                 struct zo_unit_homes *homes)
 {
     const int units = options->build->unit_count;
     const struct zo_unit_homes away = {
@@ -70,7 +63,7 @@ void zo_homes_set(const struct zo_place_options *options,
                 ? (struct zo_unit_homes){ZO_TIER_GPU, ZO_TIER_GPU}
                 : away;
     }
-    spill(options, choice->spilled, homes);
+    return spill(options, choice->spilled, homes);
 }
 
 int zo_homes_fewest_resident(const struct zo_place_options *options)

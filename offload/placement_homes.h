@@ -7,6 +7,8 @@
 #ifndef ZO_OFFLOAD_PLACEMENT_HOMES_H
 #define ZO_OFFLOAD_PLACEMENT_HOMES_H
 
+#include <limits.h>
+
 #include "offload/placement.h"
 
 ZO_C_BEGIN
@@ -24,17 +26,16 @@ struct zo_home_choice {
  */
 int zo_homes_unit_at(int i, int units);
 
-/* How many states of the units that are not resident may be on NVMe. */
-int zo_homes_spill_max(const struct zo_place_options *options, int resident);
-
 /*
- * The homes of a choice, one a unit.  To NVMe go optimizers first, then
+ * Sets the homes of a choice, one a unit, and returns how many states are on
+ * NVMe: there may be fewer than asked for.  There go optimizers first, then
  * weights, but for those of which forward gathers rows; of each the units that
  * forward needs last.
  */
-void zo_homes_set(const struct zo_place_options *options,
-                  const struct zo_home_choice *choice,
-                  struct zo_unit_homes *homes);
+#define ZO_SPILL_ALL INT_MAX
+int zo_homes_set(const struct zo_place_options *options,
+                 const struct zo_home_choice *choice,
+                 struct zo_unit_homes *homes);
 
 /* The fewest resident units that leave no more than the share asked for. */
 int zo_homes_fewest_resident(const struct zo_place_options *options);

@@ -626,16 +626,38 @@ static enum zo_status number_instances(struct zo_sim *sim)
     return ZO_OK;
 }
 
+static struct zo_sim sim_of(const struct zo_sim_options *options,
+                            const struct zo_sequence_item *items,
+                            size_t item_count)
+{
+    const int threads = options->cpu_workers > 0 ? options->cpu_workers
+                                                 : options->profile->threads;
+
+    return (struct zo_sim){.options = options,
+                           .items = items,
+                           .item_count = item_count,
+                           .workers = threads > 0 ? threads : 1};
+}
+
+enum zo_status zo_sim_busy(const struct zo_sim_options *options, int schedule,
+                           double *compute_out, double *rest_out)
+{
+    const struct zo_sequence_item item = {schedule, 0};
+    struct zo_sim sim = sim_of(options, &item, 1);
+    enum zo_status status = zo_sim_costs(&sim);
+
+    if (status == ZO_OK) {
+        status = zo_sim_read_list(&sim, schedule, compute_out, rest_out);
+    }
+    zo_free(sim.costs[schedule]);
+    return status;
+}
+
 enum zo_status zo_simulate(const struct zo_sim_options *options,
                            const struct zo_sequence_item *items,
                            size_t item_count, struct zo_sim_result *result_out)
 {
-    const int threads = options->cpu_workers > 0 ? options->cpu_workers
-                                                 : options->profile->threads;
-    struct zo_sim sim = {.options = options,
-                         .items = items,
-                         .item_count = item_count,
-                         .workers = threads > 0 ? threads : 1};
+    struct zo_sim sim = sim_of(options, items, item_count);
     struct zo_sim_result result = {.is_rough = options->profile->is_host};
     enum zo_status status;
 

@@ -91,6 +91,7 @@ struct zo_sim_options {
     enum zo_dtype type; /* of products */
     int cpu_workers;    /* 0: the profile's threads */
     bool whole;         /* the window is all of the sequence */
+    bool seconds_alone; /* of the result ops and the window alone are set */
     /* The window is so many lists, and what is told is of each of them, on
      * average [1]; behind it run so many more, that those in it have company
      * to their end. */
@@ -114,6 +115,14 @@ void zo_sim_result_fini(struct zo_sim_result *result); /* NULL is allowed */
 enum zo_status
 zo_simulate_steps(const struct zo_sim_options *options, int schedule,
                   struct zo_sim_result *result_out) ZO_MUST_CHECK;
+
+/*
+ * What one run of a list gives the engines to do, without simulating it: the
+ * seconds of computation of the device that has most of it, and those of the
+ * busiest of the rest.  No run is faster than either.  Errors as above.
+ */
+enum zo_status zo_sim_busy(const struct zo_sim_options *options, int schedule,
+                           double *compute_out, double *rest_out) ZO_MUST_CHECK;
 
 /*
  * What a save adds to the time of steps: of some of them, from the first on,

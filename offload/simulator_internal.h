@@ -61,6 +61,11 @@ double zo_sim_thread_rate(const struct zo_profile *profile);
 enum zo_status zo_sim_read(const struct zo_sim *sim,
                            struct zo_sim_result *result) ZO_MUST_CHECK;
 
+/* What one run of a list keeps busy: see zo_sim_busy(). */
+enum zo_status zo_sim_read_list(const struct zo_sim *sim, int schedule,
+                                double *compute_out,
+                                double *rest_out) ZO_MUST_CHECK;
+
 ZO_C_END
 
 #endif

@@ -240,53 +240,113 @@ static enum zo_status read_chain(const struct zo_sim *sim,
     return ZO_OK;
 }
 
-static void note_busiest(struct zo_sim_result *result, double seconds,
-                         enum zo_bound bound)
+/* What operations give the engines to do. */
+struct load {
+    double *lanes; /* owned: seconds */
+    double cpu_bytes, dram_bytes, nvme_seconds;
+};
+
+static void add_load(const struct zo_program *program, const struct zo_op *op,
+                     const struct zo_sim_cost *cost, double share,
+                     struct load *load)
 {
-    if (seconds > result->busiest_seconds) {
-        result->busiest_seconds = seconds;
-        result->busiest = bound;
+    const uint32_t lane = zo_lane_of(program, op);
+
+    load->dram_bytes += share * cost->dram_bytes;
+    if (lane != ZO_NO_LANE) {
+        load->lanes[lane] += share * cost->alone_seconds;
+    } else if (op->engine == ZO_ENGINE_CPU) {
+        load->cpu_bytes += share * cost->bytes;
+    } else {
+        load->nvme_seconds += share * cost->alone_seconds;
     }
+}
+
+/* The busiest lane of an engine. */
+static double lane_seconds(const struct zo_program *program,
+                           const struct load *load, enum zo_engine engine)
+{
+    double seconds = 0.0;
+
+    for (int d = 0; d < program->device_count; d++) {
+        const struct zo_op op = {.engine = engine, .device = d};
+
+        seconds = fmax(seconds, load->lanes[zo_lane_of(program, &op)]);
+    }
+    return seconds;
+}
+
+static void note_busiest(double busiest[ZO_BOUNDS], enum zo_bound bound,
+                         double amount, double rate)
+{
+    busiest[bound] = rate > 0.0 ? amount / rate : 0.0;
+}
+
+/* Seconds, by what is kept busy. */
+static void read_load(const struct zo_sim *sim, const struct load *load,
+                      double busiest[ZO_BOUNDS])
+{
+    const struct zo_program *program = sim->options->program;
+    const struct zo_profile *profile = sim->options->profile;
+
+    for (int b = 0; b < ZO_BOUNDS; b++) {
+        busiest[b] = b <= ZO_BOUND_COLLECTIVE
+                         ? lane_seconds(program, load, (enum zo_engine)b)
+                         : 0.0;
+    }
+    note_busiest(busiest, ZO_BOUND_NVME, load->nvme_seconds, 1.0);
+    note_busiest(
+        busiest, ZO_BOUND_CPU, load->cpu_bytes,
+        fmin(profile->cpu, sim->workers * zo_sim_thread_rate(profile)));
+    note_busiest(busiest, ZO_BOUND_DRAM, load->dram_bytes,
+                 zo_profile_dram(profile));
 }
 
 static enum zo_status read_busiest(const struct zo_sim *sim,
                                    struct zo_sim_result *result)
 {
-    const struct zo_profile *profile = sim->options->profile;
-    const uint32_t lanes = zo_lane_count(sim->options->program);
-    const double cpu =
-        fmin(profile->cpu, sim->workers * zo_sim_thread_rate(profile));
-    double dram_bytes = 0.0, cpu_bytes = 0.0, nvme_seconds = 0.0;
-    double *lane_seconds = NULL;
+    const struct zo_program *program = sim->options->program;
+    double busiest[ZO_BOUNDS];
+    struct load load = {NULL, 0.0, 0.0, 0.0};
 
-    ZO_TRY(zo_alloc(lanes, sizeof(lane_seconds[0]), "the simulator",
-                    &lane_seconds));
+    ZO_TRY(zo_alloc(zo_lane_count(program), sizeof(load.lanes[0]),
+                    "the simulator", &load.lanes));
     for (size_t i = first_of(sim, window_begin(sim));
          i < first_of(sim, window_end(sim)); i++) {
-        const struct zo_sim_instance *instance = &sim->instances[i];
-        const enum zo_engine engine = instance->op->engine;
-
-        dram_bytes += instance->cost->dram_bytes / window_lists(sim);
-        if (instance->lane != ZO_NO_LANE) {
-            lane_seconds[instance->lane] +=
-                sim->ops[i].alone_seconds / window_lists(sim);
-            note_busiest(result, lane_seconds[instance->lane],
-                         (enum zo_bound)engine);
-        } else if (engine == ZO_ENGINE_CPU) {
-            cpu_bytes += instance->cost->bytes / window_lists(sim);
-        } else {
-            nvme_seconds += sim->ops[i].alone_seconds / window_lists(sim);
+        add_load(program, sim->instances[i].op, sim->instances[i].cost,
+                 1.0 / window_lists(sim), &load);
+    }
+    read_load(sim, &load, busiest);
+    for (int b = 0; b < ZO_BOUNDS; b++) {
+        if (busiest[b] > result->busiest_seconds) {
+            result->busiest_seconds = busiest[b];
+            result->busiest = (enum zo_bound)b;
         }
     }
-    note_busiest(result, nvme_seconds, ZO_BOUND_NVME);
-    if (cpu > 0.0) {
-        note_busiest(result, cpu_bytes / cpu, ZO_BOUND_CPU);
+    zo_free(load.lanes);
+    return ZO_OK;
+}
+
+enum zo_status zo_sim_read_list(const struct zo_sim *sim, int schedule,
+                                double *compute_out, double *rest_out)
+{
+    const struct zo_program *program = sim->options->program;
+    const struct zo_schedule *list = &program->schedules[schedule];
+    double busiest[ZO_BOUNDS], rest = 0.0;
+    struct load load = {NULL, 0.0, 0.0, 0.0};
+
+    ZO_TRY(zo_alloc(zo_lane_count(program), sizeof(load.lanes[0]),
+                    "the simulator", &load.lanes));
+    for (size_t i = 0; i < list->op_count; i++) {
+        add_load(program, &list->ops[i], &sim->costs[schedule][i], 1.0, &load);
     }
-    if (zo_profile_dram(profile) > 0.0) {
-        note_busiest(result, dram_bytes / zo_profile_dram(profile),
-                     ZO_BOUND_DRAM);
+    read_load(sim, &load, busiest);
+    zo_free(load.lanes);
+    for (int b = ZO_BOUND_COMPUTE + 1; b < ZO_BOUNDS; b++) {
+        rest = fmax(rest, busiest[b]);
     }
-    zo_free(lane_seconds);
+    *compute_out = busiest[ZO_BOUND_COMPUTE];
+    *rest_out = rest;
     return ZO_OK;
 }
 
@@ -348,6 +408,9 @@ enum zo_status zo_sim_read(const struct zo_sim *sim,
                            struct zo_sim_result *result)
 {
     find_window(sim, result);
+    if (sim->options->seconds_alone) {
+        return ZO_OK;
+    }
     ZO_TRY(read_engines(sim, result));
     ZO_TRY(read_chain(sim, result));
     ZO_TRY(read_busiest(sim, result));

@@ -199,12 +199,38 @@ static void test_fits(void)
     zo_build_fini(&sample.model.build);
 }
 
+/* What a run that does not fit needs of NVMe is enough, and no less is. */
+static void test_need(void)
+{
+    struct zo_unit_homes homes[UNITS];
+    struct zo_place place;
+    struct sample sample;
+    int64_t bytes;
+
+    TAP_CHECK(begin(&sample, ZO_TIER_NVME, ZO_TIER_NVME));
+    shrink_device(&sample);
+    bytes = host_bytes_of(&sample.options, homes);
+    sample.options.host_bytes = (uint64_t)bytes - ((uint64_t)600 << 20);
+    sample.options.nvme_bytes = 4096;
+    TAP_CHECK(zo_place_choose(&sample.options, &place) == ZO_E_FIT);
+    TAP_CHECK(place.gpu_bytes <= sample.options.gpu_bytes &&
+              place.host_bytes <= sample.options.host_bytes);
+    sample.options.nvme_bytes = place.nvme_bytes;
+    zo_place_fini(&place);
+    TAP_CHECK(host_bytes_of(&sample.options, homes) >= 0);
+    TAP_CHECK(count(homes, false) < LAST_LARGE);
+    sample.options.nvme_bytes--;
+    TAP_CHECK_INT(host_bytes_of(&sample.options, homes), -1);
+    zo_build_fini(&sample.model.build);
+}
+
 static const struct tap_case cases[] = {
     {"as few states go to NVMe as the host has no room for, in order",
      test_as_few_as_will_do},
     {"limits and budgets hold", test_limits},
     {"without filling up all is on NVMe but rows", test_literal},
     {"what fits with NVMe fits", test_fits},
+    {"what is needed of NVMe is enough, and no less is", test_need},
 };
 
 int main(void)

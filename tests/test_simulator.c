@@ -439,6 +439,7 @@ static void test_handoff(void)
 static void test_steady(void)
 {
     struct bench bench;
+    double busy[2];
 
     bench_init(&bench);
     compute(&bench, 0, 10.0);
@@ -452,6 +453,9 @@ static void test_steady(void)
     CHECK_SECONDS(bench.result.chain_seconds, 26.0);
     CHECK_SECONDS(bench.result.engines[ZO_ENGINE_CPU].busy_seconds, 8.0);
     CHECK_SECONDS(bench.result.engines[ZO_ENGINE_CPU].bytes, 160.0);
+    TAP_CHECK_INT(zo_sim_busy(&bench.options, bench.list, &busy[0], &busy[1]),
+                  ZO_OK);
+    CHECK_SECONDS(busy[0] + 1000.0 * busy[1], 10.0 + 1000.0 * 8.0);
     bench_fini(&bench);
 }
 

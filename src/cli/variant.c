@@ -28,7 +28,7 @@ static const struct zo_stage_row rows[] = {
     {3, "cpu", "cpu", true, "planned",
      "the planner's choice: what fits a device may stay there"},
     {3, "nvme", "nvme", true, "planned, nvme",
-     "the planner's choice: on NVMe is what fits nowhere else"},
+     "the planner's choice: on NVMe is what the host lacks room for"},
 };
 
 const struct zo_stage_row *zo_stage_rows(size_t *count_out)
