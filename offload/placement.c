@@ -156,7 +156,7 @@ static enum zo_status try_range(struct zo_search *search, int least, int most,
     search->rank = ZO_PLACE_OTHER;
     if (!is_host &&
         fmax(here.seconds - (here.compute_seconds - compute_seconds),
-             here.rest_seconds) >= zo_search_least_seconds(search)) {
+             here.rest_seconds) >= zo_search_to_beat(search)) {
         return ZO_OK;
     }
     for (int at = least; is_host && here.nvme_bytes > 0 && at < most; at++) {
@@ -243,14 +243,14 @@ static enum zo_status try_shape(struct zo_search *search, struct family *family,
         family->is_first && !keeps ? ZO_PLACE_FILLED : ZO_PLACE_OTHER;
     if (*held == most_of(search) ||
         (search->rank == ZO_PLACE_OTHER &&
-         search->compute_seconds[keep] >= zo_search_least_seconds(search))) {
+         search->compute_seconds[keep] >= zo_search_to_beat(search))) {
         return ZO_OK;
     }
     set_kept(search, keep, host);
     ZO_TRY(measure_with(search, *held + 1, &measure));
     if (!measure.fits_gpu ||
         (search->rank == ZO_PLACE_OTHER &&
-         measure.compute_seconds >= zo_search_least_seconds(search))) {
+         measure.compute_seconds >= zo_search_to_beat(search))) {
         return ZO_OK;
     }
     return try_residents(search, *held + 1, &measure, held);
@@ -408,8 +408,8 @@ static enum zo_status try_passes(struct zo_search *search)
 /* ---- the choice -----------------------------------------------------------
  */
 
-/* With less of the host's memory, if that costs hardly any time. */
-static enum zo_status spare_host(struct zo_search *search,
+/* With less of the host's memory, if that costs hardly any of `seconds`. */
+static enum zo_status spare_host(struct zo_search *search, double seconds,
                                  struct zo_candidate *chosen)
 {
     struct zo_measure measure;
@@ -422,18 +422,21 @@ static enum zo_status spare_host(struct zo_search *search,
     ZO_TRY(zo_search_simulate(search, &measure));
     if (measure.fits_gpu && measure.fits_host && measure.fits_nvme &&
         measure.host_bytes < chosen->measure.host_bytes &&
-        !(zo_search_least_seconds(search) < WORTH * measure.seconds)) {
+        !(seconds < WORTH * measure.seconds)) {
         chosen->placement = search->placement;
         chosen->measure = measure;
     }
     return ZO_OK;
 }
 
-/* The first rank whose fastest is as good as the fastest of all. */
+/* The first rank whose fastest is as good as the fastest of all; of those that
+ * leave NVMe alone, unless all are much slower than with it. */
 static enum zo_status take_best(struct zo_search *search,
                                 struct zo_candidate *chosen_out)
 {
-    const double least = zo_search_least_seconds(search);
+    const double plain = zo_search_least_seconds(search, ZO_PLACE_FILLED_NVME);
+    const double all = zo_search_least_seconds(search, ZO_PLACE_RANKS);
+    const double least = all < ZO_WORTH_NVME * plain ? all : plain;
     int rank = 0;
 
     while (!search->best[rank].is_there ||
@@ -441,7 +444,7 @@ static enum zo_status take_best(struct zo_search *search,
         rank++;
     }
     *chosen_out = search->best[rank];
-    return spare_host(search, chosen_out);
+    return spare_host(search, least, chosen_out);
 }
 
 /* Nothing fits: what lacks memory of the slowest tier alone. */

@@ -130,16 +130,23 @@ void zo_search_set_use(struct zo_search *search, int use)
 /* ---- measures -------------------------------------------------------------
  */
 
-double zo_search_least_seconds(const struct zo_search *search)
+double zo_search_least_seconds(const struct zo_search *search, int end)
 {
     double least = INFINITY;
 
-    for (int r = 0; r < ZO_PLACE_RANKS; r++) {
+    for (int r = 0; r < end; r++) {
         if (search->best[r].is_there) {
             least = fmin(least, search->best[r].measure.seconds);
         }
     }
     return least;
+}
+
+double zo_search_to_beat(const struct zo_search *search)
+{
+    return fmin(zo_search_least_seconds(search, ZO_PLACE_FILLED_NVME),
+                zo_search_least_seconds(search, ZO_PLACE_RANKS) /
+                    ZO_WORTH_NVME);
 }
 
 /* What is to be known of a candidate's time. */
@@ -171,8 +178,7 @@ static enum zo_status simulate(const struct zo_search *search,
     if (status == ZO_OK && wanted != AT_LEAST) {
         measure->seconds =
             fmax(measure->compute_seconds, measure->rest_seconds);
-        if (wanted == SECONDS ||
-            measure->seconds < zo_search_least_seconds(search)) {
+        if (wanted == SECONDS || measure->seconds < zo_search_to_beat(search)) {
             status = zo_simulate_steps(&sim, schedule, &result);
             measure->seconds = result.step_seconds;
         }

@@ -113,8 +113,16 @@ void zo_search_forget(struct zo_search *search);
 enum zo_status zo_search_spill(struct zo_search *search,
                                uint64_t host_bytes) ZO_MUST_CHECK;
 
-/* Seconds of the fastest of all; INFINITY: none fits, or they are not known. */
-double zo_search_least_seconds(const struct zo_search *search);
+/* Seconds of the fastest of ranks below `end`; INFINITY: none of them fits, or
+ * they are not known. */
+double zo_search_least_seconds(const struct zo_search *search, int end);
+
+/*
+ * What cannot be faster than this is not taken.  States go to NVMe, which wears
+ * it, only where the step is then shorter than this share of one without.
+ */
+double zo_search_to_beat(const struct zo_search *search);
+#define ZO_WORTH_NVME 0.9
 
 ZO_C_END
 

@@ -17,6 +17,7 @@
 
 #define GIB    1073741824.0
 #define GIVEN  1.0102 /* 1 / 0.99, and what simulations differ by */
+#define SPARED 1.1112 /* 1 / 0.9, where that leaves NVMe alone */
 #define ROWS   8
 #define TOKENS 512
 #define LONGER 8 /* times as many budgets with ZERO_OFFLOAD_LONG */
@@ -138,7 +139,7 @@ static void check_sweep(const struct sweep *sweep)
         plan.options.host_bytes = between(sweep->host, i, count);
         plan.options.nvme_bytes = between(sweep->nvme, i, count);
         seconds = seconds_of(&plan.options);
-        if (seconds > GIVEN * fastest) {
+        if (seconds > (sweep->may_spill ? SPARED : GIVEN) * fastest) {
             tap_fail(__FILE__, __LINE__,
                      "%d layers, %d micro batches, %s%s, %s: %.2f GiB of a "
                      "device, %.2f of the host, %.2f of NVMe: %f s, and less "
