@@ -16,8 +16,8 @@ ZO_C_BEGIN
 
 /*
  * Copies text for a message: control characters (C0 but \n and \t, DEL, C1,
- * those that order a line anew) and bytes that are not UTF-8 become \xNN.  Text that does not fit ends in
- * "...".  Always terminated; target_bytes >= 8.
+ * those that order a line anew) and bytes that are not UTF-8 become \xNN.
+ * Text that does not fit ends in "...".  Always terminated; target_bytes >= 8.
  */
 void zo_text_escape(char *target, size_t target_bytes, const char *source,
                     size_t source_bytes);
