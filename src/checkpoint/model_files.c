@@ -293,6 +293,30 @@ close_stream:
     return status;
 }
 
+uint64_t zo_model_files_bytes(const char *folder)
+{
+    struct names names = {0};
+    uint64_t bytes = 0;
+
+    if (list_names(folder, ALL, &names) != ZO_OK) {
+        names_fini(&names);
+        return 0;
+    }
+    for (size_t i = 0; i < names.count; i++) {
+        char *path = NULL;
+        struct stat info;
+
+        if (zo_disk_join(folder, names.items[i].name, &path) == ZO_OK &&
+            stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
+            (uint64_t)info.st_size <= ZO_MODEL_FILE_BYTES_MAX) {
+            bytes += (uint64_t)info.st_size;
+        }
+        zo_free(path);
+    }
+    names_fini(&names);
+    return bytes;
+}
+
 static enum zo_status copy_names(const struct names *names, const char *target,
                                  enum zo_dtype dtype, struct zo_notes *notes,
                                  struct zo_model_written *written)
