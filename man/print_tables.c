@@ -15,7 +15,7 @@
 #define TEXT_COLUMNS      78  /* of a line of text in a page's source */
 #define LIMIT_OF_INTEREST 1e6 /* a larger maximum only guards arithmetic */
 
-/* A name that is typed, whose dashes no line may end in: --max-steps, a path. */
+/* A name that is typed: --max-steps, a path.  No line ends in its dashes. */
 static bool is_typed(const char *word, size_t size)
 {
     for (size_t i = 0; i < size; i++) {

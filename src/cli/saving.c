@@ -245,10 +245,10 @@ uint64_t zo_saving_bytes_max(const struct zo_setup *setup)
     if (other != NULL && strcmp(other, model) != 0) { /* the tokenizer's */
         files += zo_model_files_bytes(other);
     }
-    return zo_state_bytes_max(
-        (uint64_t)setup->model.parameter_count,
-        LAYER_TENSORS_MAX * ((uint64_t)setup->model.num_layers + 1),
-        setup->config.optimizer.moment_dtype, files);
+    return zo_state_bytes_max((uint64_t)setup->model.parameter_count,
+                              LAYER_TENSORS_MAX *
+                                  ((uint64_t)setup->model.num_layers + 1),
+                              setup->config.optimizer.moment_dtype, files);
 }
 
 static uint64_t bytes_max(const struct zo_saving *saving)
