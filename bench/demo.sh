@@ -1,8 +1,8 @@
 #!/bin/sh
 # The demo: a small model of ChatGLM2's architecture, from random weights to
 # answers, on adverts that come with the source (bench/demo/README.md).
-# On a GPU if there is one; else it takes three minutes of processor time, and
-# so under two on two cores that have nothing else to do.
+# On a GPU if there is one; else it takes some 40 s of processor time with
+# AVX-512, and so under a minute on two cores.
 #
 # Usage: bench/demo.sh --program PATH --output DIR [--epochs N]
 #   --program PATH   the zero-offload to run

@@ -607,6 +607,16 @@ static enum zo_status read_flag(const struct zo_option *option,
     return store(option, value, options);
 }
 
+/* What means nothing here because it is so anyway, must not say otherwise. */
+static enum zo_status check_choice(const struct zo_option *option,
+                                   const char *value)
+{
+    return zo_word_index(option->choices, value) >= 0
+               ? ZO_OK
+               : ZO_FAIL(ZO_E_USAGE, "--%s %s: %s; want one of: %s",
+                         option->name, value, option->help, option->choices);
+}
+
 static enum zo_status read_option(struct reader *r, const char *name,
                                   const char *equals)
 {
@@ -623,6 +633,9 @@ static enum zo_status read_option(struct reader *r, const char *name,
     ZO_TRY(take_value(r, option, equals, &value));
     zo_option_mark(r->options, (enum zo_option_id)(option - table));
     if (option->kind == ZO_ARG_IDLE) {
+        if (option->choices != NULL) {
+            ZO_TRY(check_choice(option, value));
+        }
         return zo_note_add(r->notes, ZO_NOTE_INFO,
                            "--%s is accepted and means nothing here: %s", name,
                            zo_option_help(option, r->command));

@@ -209,7 +209,7 @@ struct zo_option {
     enum zo_option_kind kind;
     bool value_is_optional;   /* --name, or --name=VALUE */
     const char *argument;     /* "N", "DIR"; NULL for a flag */
-    const char *choices;      /* of ZO_ARG_CHOICE, separated by spaces */
+    const char *choices;      /* of ZO_ARG_CHOICE, _IDLE; between spaces */
     double min, max;          /* of ZO_ARG_INT and _NUMBER */
     const char *default_text; /* the default, as it would be written */
     const char *default_note; /* the default in words, when it is no value */

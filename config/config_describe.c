@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "config/run_config.h"
+#include "src/base/arith.h"
 #include "src/base/text.h"
 
 const char *zo_home_limit_name(enum zo_home_limit limit)
@@ -86,6 +87,16 @@ static enum zo_status describe_optimizer(const struct zo_run_config *config,
         zo_dtype_name(o->moment_dtype));
 }
 
+/* DeepSpeed's warm-up types count fewer steps than 2 as 2. */
+static int64_t warmup_steps(const struct zo_run_schedule *s)
+{
+    return s->type == ZO_SCHEDULE_WARMUP ||
+                   s->type == ZO_SCHEDULE_WARMUP_DECAY ||
+                   s->type == ZO_SCHEDULE_WARMUP_COSINE
+               ? zo_max_i64(ZO_WARMUP_STEPS_MIN, s->warmup_steps)
+               : s->warmup_steps;
+}
+
 static enum zo_status describe_schedule(const struct zo_run_config *config,
                                         struct zo_notes *notes)
 {
@@ -98,8 +109,8 @@ static enum zo_status describe_schedule(const struct zo_run_config *config,
     } else if (s->type != ZO_SCHEDULE_ONE_CYCLE &&
                s->type != ZO_SCHEDULE_CONSTANT) {
         (void)snprintf(warmup, sizeof(warmup), ", warm-up %lld step%s",
-                       (long long)s->warmup_steps,
-                       zo_text_s((uint64_t)s->warmup_steps));
+                       (long long)warmup_steps(s),
+                       zo_text_s((uint64_t)warmup_steps(s)));
     }
     if (s->total_steps != ZO_STEPS_UNKNOWN) {
         (void)snprintf(total, sizeof(total), ", laid out for %lld step%s",

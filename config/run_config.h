@@ -80,6 +80,10 @@ struct zo_run_optimizer {
     enum zo_dtype moment_dtype; /* ZO_F32 or ZO_BF16 */
 };
 
+/* DeepSpeed's: fewer steps of a warm-up count as so many, so that the
+ * logarithm of their number is above 0. */
+#define ZO_WARMUP_STEPS_MIN 2
+
 struct zo_run_schedule {
     enum zo_schedule_type type;
     double learning_rate; /* of the optimizer: top of HF's and of cosine */

@@ -15,6 +15,18 @@
 #define TEXT_COLUMNS      78  /* of a line of text in a page's source */
 #define LIMIT_OF_INTEREST 1e6 /* a larger maximum only guards arithmetic */
 
+/* A name that is typed: --max-steps, a path.  No line ends in its dashes. */
+static bool is_typed(const char *word, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (word[i] == '/' ||
+            (word[i] == '-' && i + 1 < size && word[i + 1] == '-')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A word of text; *column counts what the line holds, 0 at its start. */
 static void put_word(size_t *column, const char *word, size_t size)
 {
@@ -31,7 +43,7 @@ static void put_word(size_t *column, const char *word, size_t size)
     for (size_t i = 0; i < size; i++) {
         if (word[i] == '\\') {
             (void)fputs("\\e", stdout);
-        } else if (word[i] == '-' && (i == 0 || word[i - 1] == '-')) {
+        } else if (word[i] == '-' && (i == 0 || is_typed(word, size))) {
             (void)fputs("\\-", stdout); /* a dash that is typed */
         } else {
             (void)putchar(word[i]);

@@ -28,7 +28,7 @@ options_of_page() {
 }
 subcommands() { "$program" --help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'; }
 
-echo 1..12
+echo 1..13
 
 sentence='every subcommand has a page, and every page a subcommand'
 pages=$(for page in man/zero-offload-*.1; do
@@ -188,4 +188,64 @@ report 12 'every option of a command in a document is in the page of it' "$(
       done
   done
   test "$(wc -l <"$scratch/all")" -ge 40 || echo 'hardly any command')"
+
+# A figure of the READMEs' table is one of bench/RESULTS.md, rounded, and the
+# figures of a row are of one run: as many tokens a second as its step makes.
+report 13 'figures of the tables of speed are in bench/RESULTS.md' "$(
+  for document in README.md README.zh.md; do
+    LC_ALL=C awk -v document="$document" '
+      # Numbers before a unit, as RESULTS has them, GiB also out of MiB.
+      function note(line, unit, as, scale,    i, n, parts, x) {
+        n = split(line, parts, "[^0-9.,A-Za-z]+")
+        for (i = 1; i < n; i++) {
+          x = parts[i]; gsub(",", "", x); sub("[.]$", "", x)
+          if (x ~ /^[0-9.]+$/ && parts[i + 1] ~ "^" unit "[,.]*$")
+            known[as] = known[as] " " x / scale
+        }
+      }
+      function is_known(x, unit,    i, n, parts, digits) {
+        digits = index(x, ".") ? length(x) - index(x, ".") : 0
+        n = split(known[unit], parts, " ")
+        for (i = 1; i <= n; i++)
+          if (sprintf("%." digits "f", parts[i] * (1 + 1e-9)) == x ||
+            parts[i] + 0 == x + 0) return 1
+        return 0
+      }
+      function check(cell, unit,    rest, x) {
+        rest = cell
+        while (match(rest, "[0-9.]+ " unit)) {
+          x = substr(rest, RSTART, RLENGTH - length(unit) - 1)
+          if (!is_known(x, unit)) print document ": no " x " " unit
+          rest = substr(rest, RSTART + RLENGTH)
+        }
+      }
+      FNR == NR {
+        whole = whole " " $0
+        note($0, "s", "s", 1); note($0, "GB", "GB", 1)
+        note($0, "GiB", "GiB", 1); note($0, "MiB", "GiB", 1024)
+        next
+      }
+      /^## / { inside = /^## (Measured|\xe6\xb5\x8b)/ }
+      inside && /^[|].* x 512 / {
+        rows++
+        split($0, cell, " *[|] *")
+        check(cell[4], "s"); check(cell[6], "GiB"); check(cell[6], "GB")
+        many = split(cell[5], rates, "[^0-9,]+")
+        for (r = 1; r <= many; r++) {
+          if (rates[r] == "") continue
+          if (!index(whole, rates[r])) print document ": no " rates[r]
+          gsub(",", "", rates[r])
+          count++
+          split(cell[3], shape, " x ")
+          tokens = shape[1] * shape[2]
+          if (many < 2) {
+            off = tokens / (cell[4] + 0) / rates[r]
+            if (off < 0.995 || off > 1.005)
+              print document ": " tokens " in " cell[4] " are not " rates[r]
+          }
+        }
+      }
+      END { if (rows < 10 || count < rows) print document ": " rows " rows" }
+    ' bench/RESULTS.md "$document" 2>&1
+  done)"
 exit $status

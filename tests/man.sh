@@ -1,7 +1,8 @@
 #!/bin/sh
-# TAP: the man pages are clean to mandoc's linter, and the linter does find.
+# TAP: the man pages are clean to mandoc's linter, and the linter does find;
+# what leads from them leads somewhere, and names in them stay in one piece.
 cd "$SRCDIR" || exit 99
-echo 1..4
+echo 1..5
 lint() { mandoc -T lint -W warning "$@" 2>&1 | sed 's/^/# /'; }
 
 status=0
@@ -59,5 +60,34 @@ else
   printf '%s\n' "$found" | sed 's/^/# /'
   echo "not ok 4 - $sentence"
   status=1
+fi
+
+# Lines that end within a word, or in a dash of an option or a path.
+sentence='at no width a line ends within a word, or within a name'
+broken() {
+  LC_ALL=C sed "s/.$(printf '\b')//g" |
+    LC_ALL=C grep -E -- '[a-z]‐$|(--[a-z-]*|/[a-z/-]*)-$' | sed "s|^|# $1, $2: |"
+}
+if command -v mandoc >/dev/null && command -v groff >/dev/null; then
+  printf '.Dd x\n.Dt X 1\n.Os\n.Sh NAME\n%s %s\n' \
+    "$(yes word | head -n 12 | tr '\n' ' ')" --gradient-accumulation-steps \
+    >"$scratch/bad.1"
+  bad=$(mandoc -T utf8 -O width=78 "$scratch/bad.1" | broken bad mandoc)
+  found=$(test -n "$bad" || echo '# a broken name is not found'
+    for width in 60 66 72 78 84; do
+      for page in man/*.[1-8]; do
+        mandoc -T utf8 -O width=$width "$page" | broken "$page" "$width"
+        groff -mdoc -T utf8 -P -c -rLL=${width}n "$page" 2>/dev/null |
+          broken "$page" "$width"
+      done
+    done)
+  if test -z "$found"; then
+    echo "ok 5 - $sentence"
+  else
+    printf '%s\nnot ok 5 - %s\n' "$found" "$sentence"
+    status=1
+  fi
+else
+  echo "ok 5 - $sentence # SKIP no mandoc, or no groff"
 fi
 exit $status

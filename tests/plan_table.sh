@@ -65,6 +65,23 @@ assumed() {
     grep -q 'data-sheet rates of "4090"' out &&
     test ! -e cache
 }
+# Nor is it another type for a machine that is named; what says one, decides.
+one_type() {
+  set -- --num-devices 1 --max-length 64
+  for more in '' '--set zero_optimization.stage=2'; do
+    # shellcheck disable=SC2086
+    chatglm 0 --profile 4090 "$@" $more && grep -q 'planned in bf16' err &&
+      grep -q 'units, bf16, 1 device' out || return 1
+  done
+  echo '{"zero_optimization": {"stage": 3}}' >none.json
+  for more in --no-bf16 '--set bf16.enabled=false' '--config none.json'; do
+    # shellcheck disable=SC2086
+    chatglm 0 --profile 4090 "$@" $more && ! grep -q 'planned in' err &&
+      grep -q 'units, fp32, 1 device' out || return 1
+  done
+  chatglm 0 --profile 4090 "$@" --fp16 && ! grep -q 'planned in' err &&
+    grep -q 'units, fp16, 1 device' out
+}
 # A model on this disk is planned for this machine, as train would run it.
 here() {
   plans 0 --model config.json --max-length 64 && ! grep -q 4090 err &&
@@ -209,6 +226,7 @@ case_ "beside DeepSpeed's own estimates" estimates
 case_ 'every column has a head, and its figures below it' columns
 case_ 'the row that needs least of the GPU is named' smallest
 case_ 'a name of a model and no GPU: a common machine is assumed' assumed
+case_ 'and its type is bf16 for every machine, unless one is said' one_type
 case_ 'a model that is here is planned for this machine' here
 case_ 'as one JSON object' as_json
 case_ 'the fastest row is written, and planned as it was' written

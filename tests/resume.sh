@@ -276,7 +276,7 @@ links() {
 }
 case_ 'a link to a state is one, and is all that is removed of it' links
 full_disk() {
-  mkdir disk && unshare -rm sh -c 'mount -t tmpfs -o size=4m none disk &&
+  mkdir disk && unshare -rm sh -c 'mount -t tmpfs -o size=1m none disk &&
     "$@"' sh "$program" train --model words --data ids.jsonl --bf16 \
     --max-steps 2 --output disk >out 2>err
   code=$?

@@ -299,6 +299,24 @@ no_folder() {
     exits 0 eval --model made/model --data ids.jsonl
 }
 case_ 'a small model in the vocabulary of the demo' words
+# No less than a state takes, and not much more than its numbers, without the
+# model's own files and with them.
+state_bound() {
+  cp -r words bigger && head -c 3000000 /dev/zero >bigger/more.txt &&
+    echo '{"input_ids": [7, 8, 9]}' >bound.jsonl || return 1
+  for model in words bigger; do
+    exits 0 plan --model $model --data bound.jsonl --json || return 1
+    bound=$(sed -n 's/.*"save":{"bytes":\([0-9]*\),.*/\1/p' out)
+    exits 0 train --model $model --data bound.jsonl --max-steps 1 \
+      --output "bound-$model" || return 1
+    cat "bound-$model"/state-00000001/* >state &&
+      numbers=$(cat "bound-$model"/state-00000001/*.state | wc -c) &&
+      taken=$(wc -c <state) && echo "$model $bound $taken $numbers" &&
+      test "$bound" -ge "$taken" &&
+      test "$bound" -le $((taken + numbers + 1000000)) || return 1
+  done
+}
+case_ 'plan says what a state takes at most, and little more' state_bound
 case_ 'train --tokenizer leaves the model its own config.json' \
   foreign_tokenizer
 case_ 'train of random weights writes the config.json they are of' no_folder

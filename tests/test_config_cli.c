@@ -362,6 +362,15 @@ static void test_foreign(void)
     end(&line);
     TAP_CHECK(refused("--pre_seq_len 128", "P-Tuning is not done here"));
     TAP_CHECK(refused("--quantization_bit 4", "cannot be trained"));
+    TAP_CHECK(parse(&line, "--optim adamw_torch_fused") == ZO_OK);
+    TAP_CHECK_INT((long long)line.notes.count, 1);
+    end(&line);
+    TAP_CHECK(parse(&line, "--optim=AdamW") == ZO_OK);
+    end(&line);
+    TAP_CHECK(refused("--optim adafactor",
+                      "--optim adafactor: the optimizer is AdamW"));
+    TAP_CHECK(refused("--optim adamw_bnb_8bit", "want one of: adamw "));
+    TAP_CHECK(refused("--optim", "--optim: want NAME, found nothing"));
     TAP_CHECK(refused("--lora_rank 8", "LoRA is not done here"));
 }
 
@@ -528,8 +537,9 @@ static void test_table(void)
     TAP_CHECK_INT((long long)count, ZO_OPTION_COUNT);
     for (size_t i = 0; i < count; i++) {
         TAP_CHECK(table[i].help != NULL && table[i].commands != 0);
-        TAP_CHECK((table[i].kind == ZO_ARG_CHOICE) ==
-                  (table[i].choices != NULL));
+        TAP_CHECK(table[i].kind == ZO_ARG_IDLE ||
+                  (table[i].kind == ZO_ARG_CHOICE) ==
+                      (table[i].choices != NULL));
         for (size_t j = i + 1; j < count; j++) {
             const char *aliases =
                 table[j].aliases != NULL ? table[j].aliases : "";

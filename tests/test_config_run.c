@@ -72,6 +72,34 @@ static void test_defaults(void)
     unload(&run);
 }
 
+/* A line says the steps that hold, not those that were written. */
+static void test_warmup_told(void)
+{
+    static const struct {
+        const char *json, *options, *told;
+    } rows[] = {
+        {"{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": "
+         "{\"warmup_num_steps\": 0}}}",
+         "", "WarmupLR, warm-up 2 steps"},
+        {"{\"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\": "
+         "{\"warmup_num_steps\": 1, \"total_num_steps\": 9}}}",
+         "", "WarmupCosineLR, warm-up 2 steps"},
+        {"{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": "
+         "{\"warmup_num_steps\": 3}}}",
+         "", "WarmupLR, warm-up 3 steps"},
+        {"{}", "--warmup-steps 1", "linear, warm-up 1 step"},
+    };
+
+    for (size_t i = 0; i < TAP_COUNT(rows); i++) {
+        struct run run;
+
+        TAP_CHECK(load(&run, rows[i].json, rows[i].options) == ZO_OK);
+        TAP_CHECK(zo_run_config_describe(&run.config, &run.notes) == ZO_OK);
+        TAP_CHECK(has_note(&run, rows[i].told));
+        unload(&run);
+    }
+}
+
 /* ---- batch ---- */
 
 /* train, micro, accumulation of a JSON on some devices; 0 rows: refused. */
@@ -550,6 +578,7 @@ int main(void)
          test_no_config},
         {"defaults are DeepSpeed's, clipping and overflow check off",
          test_defaults},
+        {"the warm-up that holds is told", test_warmup_told},
         {"the batch triangle is DeepSpeed's", test_batch},
         {"an option that contradicts the JSON is refused", test_disagreement},
         {"--set overrides the JSON and is checked like it", test_set},

@@ -10,7 +10,8 @@
 #include "tests/tap.h"
 #include "tests/tiny_run.h"
 
-#define CLOSE 1e-6
+#define CLOSE      1e-6
+#define CLOSE_BF16 1e-3
 
 static const char bf16[] = "\"bf16\": {\"enabled\": true}";
 static const char fp16[] =
@@ -61,6 +62,31 @@ static void test_devices_agree(void)
                           alone.step[i].label_tokens);
         }
     }
+}
+
+/* In bf16 each device rounds what it sends: README's bound. */
+static void test_rounding_devices(void)
+{
+    static const char bf16_json[] = "\"bf16\": {\"enabled\": true}";
+    struct tiny_knobs knobs = {.steps = 10, .json = bf16_json};
+    struct tiny_result alone, other;
+
+    if (tap_skips_numbers()) {
+        return;
+    }
+    TAP_CHECK(ran(&knobs, &alone));
+    for (knobs.devices = 2; knobs.devices <= 4; knobs.devices++) {
+        TAP_CHECK(ran(&knobs, &other));
+        TAP_CHECK(other.devices_agree);
+        if (!(tiny_loss_distance(&alone, &other) <= CLOSE_BF16)) {
+            tap_fail(__FILE__, __LINE__, "%d devices: losses are %g off",
+                     knobs.devices, tiny_loss_distance(&alone, &other));
+        }
+    }
+    knobs.devices = 1;
+    knobs.accumulation = 4;
+    TAP_CHECK(ran(&knobs, &other));
+    TAP_CHECK(tiny_loss_distance(&alone, &other) <= CLOSE_BF16);
 }
 
 static void test_many_devices(void)
@@ -315,6 +341,7 @@ static void test_stops_early(void)
 
 static const struct tap_case cases[] = {
     {"1 to 4 devices give the same losses within 1e-6", test_devices_agree},
+    {"in bf16 within 1e-3, as does accumulation", test_rounding_devices},
     {"64 devices do", test_many_devices},
     {"devices and micro batches without rows add nothing",
      test_devices_without_rows},

@@ -12,6 +12,7 @@
 #include "src/checkpoint/state_reader.h"
 
 #define PIECE_BYTES 65536
+#define BLOCK_BYTES 4096 /* that disks give files room in */
 
 /* Weights and states of other programs, by the end of their names. */
 static const char *const weight_suffixes[] = {
@@ -291,6 +292,31 @@ static enum zo_status list_names(const char *folder, enum part part,
 close_stream:
     (void)closedir(stream);
     return status;
+}
+
+uint64_t zo_model_files_bytes(const char *folder)
+{
+    struct names names = {0};
+    uint64_t bytes = 0;
+
+    if (list_names(folder, ALL, &names) != ZO_OK) {
+        names_fini(&names);
+        return 0;
+    }
+    for (size_t i = 0; i < names.count; i++) {
+        char *path = NULL;
+        struct stat info;
+
+        if (zo_disk_join(folder, names.items[i].name, &path) == ZO_OK &&
+            stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
+            (uint64_t)info.st_size <= ZO_MODEL_FILE_BYTES_MAX) {
+            bytes += ((uint64_t)info.st_size + BLOCK_BYTES - 1) / BLOCK_BYTES *
+                     BLOCK_BYTES;
+        }
+        zo_free(path);
+    }
+    names_fini(&names);
+    return bytes;
 }
 
 static enum zo_status copy_names(const struct names *names, const char *target,

@@ -30,6 +30,9 @@ zo_model_files_copy(const char *source, const char *tokenizer,
                     struct zo_notes *notes,
                     struct zo_model_written *written) ZO_MUST_CHECK;
 
+/* The disk that such files of a folder take; 0 where it cannot be read. */
+uint64_t zo_model_files_bytes(const char *folder);
+
 ZO_C_END
 
 #endif

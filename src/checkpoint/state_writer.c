@@ -18,8 +18,13 @@
 #include "src/checkpoint/state_folder.h"
 #include "src/checkpoint/state_manifest.h"
 
-/* Beside the numbers: manifest, tokenizer, the model's own files. */
-#define FILES_BYTES ((uint64_t)64 << 20)
+/*
+ * Of the manifest: what it says of a tensor, which has a name of less than 100
+ * bytes and three kinds, and what it says once; README is in it.  Both are
+ * several times what they come to; pieces are counted apart.
+ */
+#define TENSOR_BYTES ((uint64_t)2 << 10)
+#define HEAD_BYTES   ((uint64_t)64 << 10)
 
 #define PIECES_A_WRITER 16 /* at least, where there are several */
 
@@ -70,12 +75,14 @@ struct writer {
 /* ---- before ---------------------------------------------------------------
  */
 
-uint64_t zo_state_bytes_max(uint64_t parameters, enum zo_dtype moment_type)
+uint64_t zo_state_bytes_max(uint64_t parameters, uint64_t tensors,
+                            enum zo_dtype moment_type, uint64_t files_bytes)
 {
     const uint64_t elem_bytes = 4 + 2 * (uint64_t)zo_dtype_bytes(moment_type);
 
     /* A piece is never longer than it was; its line is below 1 %. */
-    return parameters * elem_bytes + parameters / 64 + FILES_BYTES;
+    return parameters * elem_bytes + parameters / 64 + tensors * TENSOR_BYTES +
+           HEAD_BYTES + files_bytes;
 }
 
 static enum zo_status list_tensor(struct job *job, size_t index)

@@ -78,8 +78,10 @@ enum zo_status
 zo_state_write(const struct zo_state_write_options *options,
                struct zo_state_written *written_out) ZO_MUST_CHECK;
 
-/* The most bytes of disk that a state of so many parameters takes. */
-uint64_t zo_state_bytes_max(uint64_t parameters, enum zo_dtype moment_type);
+/* The most bytes that a state of so many parameters takes, in so many tensors,
+ * with the model's files (zo_model_files_bytes()). */
+uint64_t zo_state_bytes_max(uint64_t parameters, uint64_t tensors,
+                            enum zo_dtype moment_type, uint64_t files_bytes);
 
 ZO_C_END
 

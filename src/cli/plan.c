@@ -111,38 +111,62 @@ static enum zo_status print(struct plan *plan, const struct zo_trainer *trainer,
 /* ---- what stands in for options that were not given -----------------------
  */
 
-/*
- * A name of a model that is nowhere on disk, and no GPU: who asks that wants to
- * know what to buy, or rents.
- */
+/* A name of a model that is nowhere on disk: nothing that could be trained. */
+static bool is_shape(const struct zo_options *options)
+{
+    struct zo_model_config config;
+
+    return options->model != NULL && access(options->model, F_OK) != 0 &&
+           zo_model_preset(options->model, &config);
+}
+
+/* With no GPU, who asks of a shape wants to know what to buy, or rents. */
 static enum zo_status assume_machine(struct plan *plan)
 {
     struct zo_options *options = &plan->options;
-    struct zo_model_config config;
     int gpus = 0;
 
     if (options->profile != NULL || options->backend != ZO_BACKEND_AUTO ||
-        options->model == NULL || access(options->model, F_OK) == 0 ||
-        !zo_model_preset(options->model, &config)) {
+        !is_shape(options)) {
         return ZO_OK;
     }
     if (zo_device_cuda.count(&gpus) == ZO_OK && gpus > 0) {
         return ZO_OK;
     }
     options->profile = DEFAULT_PROFILE;
-    ZO_TRY(zo_note_add(&plan->cli->notes, ZO_NOTE_INFO,
+    return zo_note_add(&plan->cli->notes, ZO_NOTE_INFO,
                        "no GPU here: planned for a host with a %s; --profile "
                        "names another, --backend host is this processor",
-                       options->profile));
-    if (!options->bf16 && !options->fp16 && options->config == NULL &&
-        options->set_count == 0 && !zo_option_given(options, ZO_OPTION_BF16)) {
-        options->bf16 = true;
-        zo_option_mark(options, ZO_OPTION_BF16);
-        return zo_note_add(&plan->cli->notes, ZO_NOTE_INFO,
-                           "planned in bf16, since nothing says a number type; "
-                           "give train --bf16 too, or it computes in fp32");
+                       options->profile);
+}
+
+/* Whether something says a number type; a configuration does, by silence. */
+static bool names_type(const struct zo_options *options)
+{
+    for (size_t i = 0; i < options->set_count; i++) {
+        if (strncmp(options->sets[i], "bf16", 4) == 0 ||
+            strncmp(options->sets[i], "fp16", 4) == 0) {
+            return true;
+        }
     }
-    return ZO_OK;
+    return options->config != NULL || options->bf16 || options->fp16 ||
+           zo_option_given(options, ZO_OPTION_BF16);
+}
+
+/* Whatever machine with GPUs a shape is planned for. */
+static enum zo_status assume_type(struct plan *plan)
+{
+    struct zo_options *options = &plan->options;
+
+    if (!is_shape(options) || options->backend == ZO_BACKEND_HOST ||
+        names_type(options)) {
+        return ZO_OK;
+    }
+    options->bf16 = true;
+    zo_option_mark(options, ZO_OPTION_BF16);
+    return zo_note_add(&plan->cli->notes, ZO_NOTE_INFO,
+                       "planned in bf16, since nothing says a number type; "
+                       "give train --bf16 too, or it computes in fp32");
 }
 
 /* A machine that is not here has as many devices as are asked for; its plan is
@@ -298,6 +322,7 @@ static enum zo_status run(struct plan *plan)
     enum zo_status status, printed = ZO_OK;
 
     ZO_TRY(assume_machine(plan));
+    ZO_TRY(assume_type(plan));
     assume_devices(plan);
     ZO_TRY(check_nvme(plan));
     ZO_TRY(make_table(plan));

@@ -31,8 +31,7 @@ struct zo_cli_save zo_cli_save(const struct zo_setup *setup,
 {
     const uint64_t copy = zo_trainer_copy_bytes(trainer);
     struct zo_cli_save save = {
-        .bytes = zo_state_bytes_max((uint64_t)setup->model.parameter_count,
-                                    setup->config.optimizer.moment_dtype),
+        .bytes = zo_saving_bytes_max(setup),
         .copy_bytes = copy,
         .copies = zo_saving_copies(setup, trainer),
         .write_seconds = NAN,

@@ -13,11 +13,18 @@
 #include "src/base/system.h"
 #include "src/base/text.h"
 #include "src/checkpoint/disk_file.h"
+#include "src/checkpoint/model_files.h"
 #include "src/checkpoint/state_folder.h"
 #include "src/cli/signals.h"
 
 /* That a copy leaves free. */
 #define ROOM_RESERVE_BYTES ((uint64_t)2 << 30)
+
+/* Of a shape that has no folder; a tokenizer.json has some 20 MB. */
+#define FILES_BYTES_UNKNOWN ((uint64_t)64 << 20)
+
+/* Of a layer, or of what stands before and behind all of them. */
+#define LAYER_TENSORS_MAX 8
 
 /* Until one was measured: what a plain disk takes. */
 #define BYTES_PER_SECOND_GUESS 1e9
@@ -226,10 +233,27 @@ enum zo_status zo_saving_output(struct zo_saving *saving)
     return status;
 }
 
+uint64_t zo_saving_bytes_max(const struct zo_setup *setup)
+{
+    const char *model = setup->options->model, *other = setup->model_folder;
+    uint64_t files = other == NULL ? FILES_BYTES_UNKNOWN : 0;
+    struct stat info;
+
+    if (stat(model, &info) == 0 && S_ISDIR(info.st_mode)) {
+        files += zo_model_files_bytes(model);
+    }
+    if (other != NULL && strcmp(other, model) != 0) { /* the tokenizer's */
+        files += zo_model_files_bytes(other);
+    }
+    return zo_state_bytes_max((uint64_t)setup->model.parameter_count,
+                              LAYER_TENSORS_MAX *
+                                  ((uint64_t)setup->model.num_layers + 1),
+                              setup->config.optimizer.moment_dtype, files);
+}
+
 static uint64_t bytes_max(const struct zo_saving *saving)
 {
-    return zo_state_bytes_max((uint64_t)saving->setup->model.parameter_count,
-                              saving->setup->config.optimizer.moment_dtype);
+    return zo_saving_bytes_max(saving->setup);
 }
 
 enum zo_status zo_saving_room(struct zo_saving *saving)

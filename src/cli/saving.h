@@ -66,6 +66,9 @@ enum zo_status zo_saving_output(struct zo_saving *saving) ZO_MUST_CHECK;
 /* One whole state fits the disk, and may be written.  ZO_E_IO. */
 enum zo_status zo_saving_room(struct zo_saving *saving) ZO_MUST_CHECK;
 
+/* What a state, with the files beside its numbers, takes of disk at most. */
+uint64_t zo_saving_bytes_max(const struct zo_setup *setup);
+
 /*
  * Restores the trainer from the newest state that is whole, or from the one
  * that was named.  As zo_trainer_restore().

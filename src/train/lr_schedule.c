@@ -18,7 +18,7 @@ static double over(int64_t a, int64_t b)
 
 static int64_t warmup_length(const struct zo_run_schedule *schedule)
 {
-    return zo_max_i64(2, schedule->warmup_steps); /* so that ln(W) > 0 */
+    return zo_max_i64(ZO_WARMUP_STEPS_MIN, schedule->warmup_steps);
 }
 
 /* From 0 to below 1 while 0 <= i < W. */
