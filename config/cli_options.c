@@ -14,6 +14,9 @@
 
 #define NAME_BYTES 64
 
+/* Of bytes without a unit: less was meant in another. */
+#define PLAIN_BYTES_MIN ((uint64_t)1 << 20)
+
 #define TRAIN     ZO_COMMAND_TRAIN
 #define EVAL      ZO_COMMAND_EVAL
 #define PLAN      ZO_COMMAND_PLAN
@@ -331,12 +334,40 @@ static enum zo_status read_number(const struct zo_option *option,
     return ZO_OK;
 }
 
+/* "24" is 24 bytes, which nobody means; "24B" is asked for. */
+static enum zo_status check_unit(const struct zo_option *option,
+                                 const char *text, const char *amount,
+                                 uint64_t bytes)
+{
+    if (bytes >= PLAIN_BYTES_MIN ||
+        amount[strspn(amount, "0123456789.")] != '\0') {
+        return ZO_OK;
+    }
+    return ZO_FAIL(ZO_E_USAGE,
+                   "--%s %s: %s without a unit is bytes; did you mean %sG?",
+                   option->name, text, amount, amount);
+}
+
+static enum zo_status read_bytes(const struct zo_option *option,
+                                 const char *text, uint64_t *target)
+{
+    uint64_t bytes = 0;
+
+    if (!zo_text_bytes(text, &bytes) || bytes == 0) {
+        return fail_value(option, text, "a size such as 24G or 512M");
+    }
+    if (option->max == 0.0) { /* with bounds, bytes may be meant */
+        ZO_TRY(check_unit(option, text, text, bytes));
+    }
+    *target = bytes;
+    return ZO_OK;
+}
+
 /* Stores a value of one of the plain kinds. */
 static enum zo_status store_plain(const struct zo_option *option,
                                   const char *text, struct zo_options *options)
 {
     void *target = (char *)options + option->offset;
-    uint64_t bytes = 0;
     int choice;
 
     switch (option->kind) {
@@ -364,11 +395,7 @@ static enum zo_status store_plain(const struct zo_option *option,
         memcpy(target, &choice, sizeof(choice));
         return ZO_OK;
     case ZO_ARG_BYTES:
-        if (!zo_text_bytes(text, &bytes) || bytes == 0) {
-            return fail_value(option, text, "a size such as 24G or 512M");
-        }
-        memcpy(target, &bytes, sizeof(bytes));
-        return ZO_OK;
+        return read_bytes(option, text, target);
     case ZO_ARG_SPECIAL:
     case ZO_ARG_IDLE:
     case ZO_ARG_REFUSED:
@@ -426,6 +453,9 @@ static enum zo_status read_nvme(const struct zo_option *option,
     }
     if (length == 0 || (length < strlen(text) && bytes == 0)) {
         return fail_value(option, text, "DIR or DIR:SIZE");
+    }
+    if (length < strlen(text)) {
+        ZO_TRY(check_unit(option, text, colon + 1, bytes));
     }
     ZO_TRY(zo_strndup(text, length, &path));
     zo_free(options->nvme_path);
