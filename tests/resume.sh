@@ -129,6 +129,10 @@ named() {
     cmp other/model/model.safetensors all/model/model.safetensors &&
     trains 2 every --resume=kept/state-00000009 && says 'another run' &&
     trains 2 other2 --resume=words && says 'no training state' &&
+    trains 2 every --resume=kept/state-00000099 &&
+    says 'cannot open state kept/state-00000099' && ! says '--overwrite' &&
+    trains 2 every --resume=every/state-00000099 &&
+    says 'cannot open state every/state-00000099' &&
     trains 2 every --resume=every && says '--resume alone takes the newest'
 }
 finished() {

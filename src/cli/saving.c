@@ -72,14 +72,13 @@ static enum zo_status check_named(struct zo_saving *saving, size_t states)
     is_inside = is_same_folder(folder, output_of(saving));
     zo_free(folder);
     zo_free(name);
-    if (states > 0 && !is_inside && !saving->setup->options->overwrite) {
-        return ZO_FAIL(ZO_E_USAGE,
-                       "--output %s holds states of another run than %s; name "
-                       "another directory, or say --overwrite",
-                       output_of(saving), path);
-    }
-    ZO_TRY(zo_state_open(path, &state));
-    status = zo_saving_check(saving->setup, state, NULL);
+    ZO_TRY(zo_state_open(path, &state)); /* first: it may not be there */
+    status = states > 0 && !is_inside && !saving->setup->options->overwrite
+                 ? ZO_FAIL(ZO_E_USAGE,
+                           "--output %s holds states of another run than %s; "
+                           "name another directory, or say --overwrite",
+                           output_of(saving), path)
+                 : zo_saving_check(saving->setup, state, NULL);
     zo_state_close(state);
     return status;
 }
