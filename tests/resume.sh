@@ -111,12 +111,14 @@ refuses() {
 }
 nothing() {
   trains 0 fresh --resume && ! prints resumed &&
+    says 'note: no state in fresh: starting at step 1' &&
     cmp fresh/model/model.safetensors all/model/model.safetensors
 }
 # From the state behind step 9, as if the end had been lost.
 continues() {
   cp -r kept cut && rm -r cut/state-00000012 cut/model &&
     trains 0 cut --resume=auto && prints 'resumed behind step 9 of 12' &&
+    ! says 'no state in' &&
     cmp cut/model/model.safetensors all/model/model.safetensors &&
     test "$(grep -c '"kind":"step"' cut/metrics.jsonl)" -eq 12 &&
     test "$(grep -o '"kind":"step","step":[0-9]*' cut/metrics.jsonl |

@@ -126,7 +126,10 @@ static enum zo_status check_states(struct zo_saving *saving,
         return check_named(saving, count);
     }
     saving->continues = count > 0;
-    return check_newest(saving, steps, count);
+    return count > 0 ? check_newest(saving, steps, count)
+                     : zo_note_add(&saving->cli->notes, ZO_NOTE_INFO,
+                                   "no state in %s: starting at step 1",
+                                   options->output);
 }
 
 /* Is it OUTPUT/latest, which leads to a state that is kept? */
