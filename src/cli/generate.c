@@ -18,6 +18,7 @@
 #include "src/cli/answers.h"
 #include "src/cli/inputs.h"
 #include "src/cli/prompts.h"
+#include "src/cli/setup.h"
 #include "src/data/text_stream.h"
 
 /* What is open; and the answer at hand. */
@@ -71,6 +72,8 @@ static enum zo_status open_model(struct run *run)
     ZO_TRY(zo_cli_half_angles(options, &run->model, answers.dtype,
                               &run->cli->notes, &answers.half_angles));
     ZO_TRY(zo_devices_open(&devices, &run->devices));
+    ZO_TRY(zo_setup_note_processor(options, &run->devices.machine,
+                                   &run->cli->notes));
     return zo_cli_answers_open(&answers, &run->answers);
 }
 

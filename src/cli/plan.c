@@ -152,7 +152,7 @@ static void assume_devices(struct plan *plan)
     struct zo_options *options = &plan->options;
     const struct zo_setup probe = {.options = options};
 
-    if (options->backend == ZO_BACKEND_AUTO && options->device_count == 0 &&
+    if (options->backend == ZO_BACKEND_AUTO &&
         zo_setup_plans_elsewhere(&probe)) {
         options->backend = ZO_BACKEND_HOST;
     }

@@ -221,6 +221,25 @@ static enum zo_status note_collectives(const struct zo_setup *setup,
                              setup->devices.carrier);
 }
 
+bool zo_setup_lacks_gpu(const struct zo_options *options,
+                        const struct zo_machine *machine)
+{
+    return options->backend == ZO_BACKEND_AUTO &&
+           machine->device_ops == &zo_device_host;
+}
+
+enum zo_status zo_setup_note_processor(const struct zo_options *options,
+                                       const struct zo_machine *machine,
+                                       struct zo_notes *notes)
+{
+    return options->command == ZO_COMMAND_PLAN ||
+                   !zo_setup_lacks_gpu(options, machine)
+               ? ZO_OK
+               : zo_note_add(notes, ZO_NOTE_WARN,
+                             ZO_SETUP_NO_GPU ": running on the processor, as "
+                                             "with --backend host");
+}
+
 static enum zo_status note_stage(const struct zo_setup *setup,
                                  struct zo_notes *notes)
 {
@@ -459,6 +478,7 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(zo_place_check(&setup->config));
     ZO_TRY(zo_setup_check_nvme(setup, notes));
     ZO_TRY(check_simd(setup));
+    ZO_TRY(zo_setup_note_processor(options, &setup->devices.machine, notes));
     ZO_TRY(note_stage(setup, notes));
     ZO_TRY(note_collectives(setup, notes));
     ZO_TRY(note_wishes(setup, notes));
@@ -612,15 +632,27 @@ trainer_options(const struct zo_setup *setup, bool times_ops,
     };
 }
 
+/* What the processor has no memory for may be meant for a GPU. */
+static enum zo_status fail_fit(const struct zo_setup *setup)
+{
+    const struct zo_err failure = *zo_err_last();
+
+    return zo_setup_lacks_gpu(setup->options, &setup->devices.machine)
+               ? ZO_FAIL(ZO_E_FIT, "%s; " ZO_SETUP_NO_GPU, failure.text)
+               : ZO_E_FIT;
+}
+
 enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
                                 struct zo_trainer **trainer_out)
 {
     struct zo_profile profile;
     struct zo_trainer_options options;
+    enum zo_status status;
 
     ZO_TRY(find_profile(setup, &profile));
     options = trainer_options(setup, times_ops, &profile);
-    return zo_trainer_open(&options, trainer_out);
+    status = zo_trainer_open(&options, trainer_out);
+    return status == ZO_E_FIT ? fail_fit(setup) : status;
 }
 
 enum zo_status zo_setup_fits(const struct zo_setup *setup,
