@@ -71,48 +71,6 @@ const struct zo_option *zo_cli_options(size_t *count_out)
     return table;
 }
 
-const char *zo_command_name(enum zo_command command)
-{
-    switch (command) {
-    case ZO_COMMAND_TRAIN:
-        return "train";
-    case ZO_COMMAND_EVAL:
-        return "eval";
-    case ZO_COMMAND_PLAN:
-        return "plan";
-    case ZO_COMMAND_INSPECT:
-        return "inspect";
-    case ZO_COMMAND_INIT:
-        return "init";
-    case ZO_COMMAND_GENERATE:
-        return "generate";
-    case ZO_COMMAND_BENCH:
-        return "bench";
-    case ZO_COMMAND_DOCTOR:
-        return "doctor";
-    case ZO_COMMAND_EXPORT:
-        return "export";
-    case ZO_COMMAND_REPORT:
-        return "report";
-    }
-    return "";
-}
-
-const char *zo_hf_schedule_name(enum zo_hf_schedule schedule)
-{
-    switch (schedule) {
-    case ZO_HF_LINEAR:
-        return "linear";
-    case ZO_HF_COSINE:
-        return "cosine";
-    case ZO_HF_CONSTANT:
-        return "constant";
-    case ZO_HF_CONSTANT_WITH_WARMUP:
-        return "constant_with_warmup";
-    }
-    return "";
-}
-
 /* The entry of a command; NULL: the row has none. */
 static const struct zo_option_words *find_words(const struct zo_option *option,
                                                 enum zo_command command)
