@@ -107,7 +107,13 @@ case_ 'so are models, which are those behind their step' keeps_models
 # ---- which is continued ----
 refuses() {
   trains 2 kept && says 'holds states of an earlier run' && says '--resume' &&
-    says 'step 12' && test -d kept/state-00000009
+    says 'step 12' && test -d kept/state-00000009 || return 1
+  # Before a row is read, which there are none of.
+  mkdir -p old/model && trains 2 kept --data nowhere.jsonl &&
+    says 'holds states of an earlier run' &&
+    trains 2 old --data nowhere.jsonl &&
+    says 'holds the model of an earlier run' &&
+    trains 2 old --data nowhere.jsonl --overwrite && says nowhere.jsonl
 }
 nothing() {
   trains 0 fresh --resume && ! prints resumed &&

@@ -106,20 +106,43 @@ static enum zo_status check_newest(struct zo_saving *saving,
     return status == ZO_E_CORRUPT ? ZO_OK : status;
 }
 
+/* States that no option says what to do with. */
+static enum zo_status check_asked(const struct zo_options *options,
+                                  const int64_t *steps, size_t count)
+{
+    return count == 0 || options->resume != NULL || options->overwrite
+               ? ZO_OK
+               : ZO_FAIL(ZO_E_USAGE,
+                         "--output %s holds states of an earlier run, the "
+                         "newest behind step %" PRId64
+                         "; go on from it with --resume, or start anew "
+                         "with --overwrite",
+                         options->output, steps[0]);
+}
+
+enum zo_status zo_saving_refuse(const struct zo_options *options)
+{
+    int64_t *steps = NULL;
+    size_t count = 0;
+    enum zo_status status;
+
+    status = zo_state_folder_list(options->output, &steps, &count);
+    if (status != ZO_OK) {
+        return status == ZO_E_NOMEM ? status : ZO_OK; /* told once it is made */
+    }
+    status = check_asked(options, steps, count);
+    zo_free(steps);
+    return status;
+}
+
 static enum zo_status check_states(struct zo_saving *saving,
                                    const int64_t *steps, size_t count)
 {
     const struct zo_options *options = saving->setup->options;
 
+    ZO_TRY(check_asked(options, steps, count));
     if (options->resume == NULL) {
-        return count == 0 || options->overwrite
-                   ? ZO_OK
-                   : ZO_FAIL(ZO_E_USAGE,
-                             "--output %s holds states of an earlier run, the "
-                             "newest behind step %" PRId64
-                             "; go on from it with --resume, or start anew "
-                             "with --overwrite",
-                             options->output, steps[0]);
+        return ZO_OK;
     }
     if (strcmp(options->resume, "auto") != 0) {
         saving->continues = true;
