@@ -361,6 +361,21 @@ nearly() {
     says "($least bytes), and " && says "($((least - 1)) bytes) are allowed"
 }
 case_ 'what lacks little is told in bytes' nearly
+# What is needed and what would help; one sum in the plan and in the failure.
+cures() {
+  exits 3 train --model words --data ids.jsonl --backend host \
+    --host-memory 1M --output unfit && says 'it does not fit; what would:' &&
+    says 'more memory, or shorter rows' || return 1
+  in_all='host memory in all, with the devices that live there'
+  all=$(sed -n "s/^  $in_all: \(.*\) of 1.0 MiB\$/\1/p" err) &&
+    test -n "$all" && says "needs $all of host memory" &&
+    ! grep -q 'page-locked: .* of ' err &&
+    exits 0 plan --model words --backend host --host-memory 1G &&
+    prints "$in_all" && prints 'of 1.00 GiB' && ! grep -q 'locked: .* of ' out &&
+    exits 3 bench step --model words --backend host --host-memory 1M &&
+    says 'it does not fit; what would:'
+}
+case_ 'what does not fit is told with what would' cures
 # One is no plural, and of nothing and of two there are several.
 counts() {
   exits 0 eval --model words --data ids.jsonl && says '1 row read' &&

@@ -17,6 +17,7 @@
 #include "src/cli/bench_run.h"
 #include "src/cli/cli.h"
 #include "src/cli/inputs.h"
+#include "src/cli/print_hints.h"
 #include "src/cli/print_time.h"
 #include "src/cli/setup.h"
 
@@ -271,11 +272,7 @@ static enum zo_status check_fit(struct step_bench *bench)
     status = zo_setup_trainer(&bench->setup, false, &bench->trainer);
 
     if (status == ZO_E_FIT && bench->trainer != NULL) {
-        const struct zo_err failure = *zo_err_last();
-
-        zo_cli_print_plan(zo_cli_err(bench->cli), &bench->setup,
-                          bench->trainer);
-        return zo_err_adopt(&failure);
+        return zo_cli_fail_fit(bench->cli, &bench->setup, bench->trainer);
     }
     zo_trainer_close(bench->trainer);
     bench->trainer = NULL;

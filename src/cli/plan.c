@@ -52,8 +52,7 @@ static enum zo_status print_verdict(struct zo_cli *cli,
         (void)fprintf(cli->out, "it fits\n");
         return ZO_OK;
     }
-    (void)fprintf(cli->out, "it does not fit; what would:\n");
-    return zo_cli_print_hints(cli->out, setup);
+    return zo_cli_print_cure(cli->out, setup);
 }
 
 static void print_save(struct zo_cli *cli, const struct zo_setup *setup,

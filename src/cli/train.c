@@ -13,6 +13,7 @@
 #include "src/checkpoint/state_reader.h"
 #include "src/cli/cli.h"
 #include "src/cli/output_folder.h"
+#include "src/cli/print_hints.h"
 #include "src/cli/print_time.h"
 #include "src/cli/saving.h"
 #include "src/cli/setup.h"
@@ -283,14 +284,12 @@ static enum zo_status prepare(struct run *run)
     ZO_TRY(zo_run_config_describe(&run->setup.config, &cli->notes));
     zo_cli_print_notes(cli);
     status = zo_setup_trainer(&run->setup, false, &run->trainer);
-    if (run->trainer != NULL) {
-        zo_cli_print_plan(status == ZO_OK ? cli->out : zo_cli_err(cli),
-                          &run->setup, run->trainer);
-        if (status == ZO_OK) {
-            status = zo_cli_tell_time(cli, &run->setup, run->trainer);
-        }
+    if (status == ZO_E_FIT && run->trainer != NULL) {
+        return zo_cli_fail_fit(cli, &run->setup, run->trainer);
     }
-    return status;
+    ZO_TRY(status);
+    zo_cli_print_plan(cli->out, &run->setup, run->trainer);
+    return zo_cli_tell_time(cli, &run->setup, run->trainer);
 }
 
 /* ---- while it runs ------------------------------------------------------- */
