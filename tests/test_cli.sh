@@ -361,6 +361,20 @@ nearly() {
     says "($least bytes), and " && says "($((least - 1)) bytes) are allowed"
 }
 case_ 'what lacks little is told in bytes' nearly
+# Rates are looked for before anything is printed, and a GPU's predict nothing
+# of a processor.
+profiles() {
+  exits 2 plan --model words --backend host --profile 4080 && test ! -s out &&
+    says '--profile 4080: neither a file nor one of 3090, 4090, 5090, a100' &&
+    says 'zero-offload/machine.json' && echo '{}' >empty.json &&
+    exits 2 plan --model words --backend host --profile empty.json &&
+    test ! -s out && exits 2 train --model words --data nowhere.jsonl \
+    --backend host --profile 4090 --output never && ! says nowhere &&
+    says '--profile 4090: rates of a GPU tell nothing of this run' &&
+    exits 2 train --model words --data nowhere.jsonl --backend host \
+      --profile 4080 --output never && says 'neither a file nor one of'
+}
+case_ 'rates that are not there, or of other devices, are refused' profiles
 # What is needed and what would help; one sum in the plan and in the failure.
 cures() {
   exits 3 train --model words --data ids.jsonl --backend host \

@@ -299,6 +299,7 @@ static enum zo_status run(struct plan *plan)
     ZO_TRY(assume_machine(plan));
     assume_devices(plan);
     ZO_TRY(check_nvme(plan));
+    ZO_TRY(zo_cli_profile_check(&plan->options));
     ZO_TRY(make_table(plan));
     ZO_TRY(zo_setup_open(&plan->options, &plan->cli->notes, setup));
     ZO_TRY(note_preset(plan));

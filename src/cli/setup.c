@@ -476,6 +476,9 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(zo_cli_model_folder(options, &setup->model_folder));
     ZO_TRY(open_config(setup, notes));
     ZO_TRY(zo_place_check(&setup->config));
+    ZO_TRY(options->command == ZO_COMMAND_TRAIN
+               ? zo_cli_profile_check_run(setup)
+               : ZO_OK);
     ZO_TRY(zo_setup_check_nvme(setup, notes));
     ZO_TRY(check_simd(setup));
     ZO_TRY(zo_setup_note_processor(options, &setup->devices.machine, notes));
