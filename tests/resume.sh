@@ -134,6 +134,7 @@ named() {
   trains 0 other --resume kept/state-00000009 2>/dev/null
   test "$code" -eq 2 || return 1 # it wants --resume=DIR
   trains 0 other --resume=kept/state-00000009 && prints 'behind step 9' &&
+    ! prints 'no step is left' &&
     cmp other/model/model.safetensors all/model/model.safetensors &&
     trains 2 every --resume=kept/state-00000009 && says 'another run' &&
     trains 2 other2 --resume=words && says 'no training state' &&
@@ -145,7 +146,11 @@ named() {
 }
 finished() {
   trains 0 kept --resume && prints 'resumed behind step 12 of 12' &&
+    prints 'no step is left to train; the model is written as it is' &&
     cmp kept/model/model.safetensors all/model/model.safetensors || return 1
+  cp -r kept less && trains 0 less --resume --max-steps 10 &&
+    prints 'resumed behind step 12 of 10' && prints 'no step is left' &&
+    cmp less/model/model.safetensors all/model/model.safetensors || return 1
   # Killed before it removed what it need not keep.
   cp -r every done && trains 0 done --resume &&
     test "$(ls -d done/state-*)" = 'done/state-00000008

@@ -309,6 +309,10 @@ static enum zo_status restore(struct zo_saving *saving, const char *path)
                   saving->step, saving->setup->total_steps, path,
                   zo_text_gib(size, sizeof(size), zo_state_stored_bytes(state)),
                   zo_clock_seconds(started_ns, zo_clock_ns()));
+    if (saving->step >= saving->setup->total_steps) {
+        (void)fputs("no step is left to train; the model is written as it is\n",
+                    saving->cli->out);
+    }
     status = zo_saving_check(saving->setup, state, &saving->cli->notes);
 
 close_state:
