@@ -115,6 +115,22 @@ static void test_batch(void)
                        "", 24, 4, 3));
     TAP_CHECK(batch_is(2, "{\"train_batch_size\": 24}", "", 24, 12, 1));
     TAP_CHECK(batch_is(5, "{\"train_batch_size\": 24}", "", 0, 0, 0));
+    TAP_CHECK(strstr(zo_err_last()->text,
+                     "train_batch_size: 24 is no multiple of 5 devices") !=
+              NULL);
+    TAP_CHECK(batch_is(1,
+                       "{\"train_batch_size\": 10, "
+                       "\"train_micro_batch_size_per_gpu\": 4}",
+                       "", 0, 0, 0));
+    TAP_CHECK(strstr(zo_err_last()->text,
+                     "10 is no multiple of micro batch 4 x 1 device") != NULL);
+    TAP_CHECK(batch_is(2,
+                       "{\"train_batch_size\": 24, "
+                       "\"gradient_accumulation_steps\": 5}",
+                       "", 0, 0, 0));
+    TAP_CHECK(strstr(zo_err_last()->text,
+                     "24 is no multiple of accumulation 5 x 2 devices") !=
+              NULL);
     TAP_CHECK(batch_is(32, "{\"train_batch_size\": 24}", "", 0, 0, 0));
     TAP_CHECK(
         batch_is(2, "{\"train_micro_batch_size_per_gpu\": 4}", "", 8, 4, 1));
