@@ -144,19 +144,6 @@ static const struct zo_option *find(unsigned commands, const char *name,
     return NULL;
 }
 
-static const char *nearest_name(unsigned commands, const char *name)
-{
-    const char *names[ZO_COUNT(table)];
-    size_t count = 0;
-
-    for (size_t i = 0; i < ZO_COUNT(table); i++) {
-        if ((table[i].commands & commands) != 0) {
-            names[count++] = table[i].name;
-        }
-    }
-    return zo_text_nearest(name, names, count);
-}
-
 /* Every subcommand with an option of that name, as "train, plan and bench". */
 static void name_commands(const char *name, char *text, size_t text_bytes)
 {
@@ -188,7 +175,7 @@ static enum zo_status fail_unknown(const struct reader *r, const char *name)
     bool is_negated = false;
     const struct zo_option *elsewhere = find(EVERYONE, name, &is_negated);
     const char *command = zo_command_name(r->command);
-    const char *near = nearest_name(r->command, name);
+    const struct zo_option_guess near = zo_option_guess(name, r->command);
     const char *hint = zo_option_hint(name, r->command);
     char commands[128];
 
@@ -204,9 +191,13 @@ static enum zo_status fail_unknown(const struct reader *r, const char *name)
         return ZO_FAIL(ZO_E_USAGE, "--%s is an option of %s, not of %s", name,
                        commands, command);
     }
-    if (near != NULL) {
+    if (near.option != NULL) {
         return ZO_FAIL(ZO_E_USAGE, "%s has no option --%s; did you mean --%s?",
-                       command, name, near);
+                       command, name, near.option->name);
+    }
+    if (near.hint != NULL) {
+        return ZO_FAIL(ZO_E_USAGE, "%s has no option --%s; %s", command, name,
+                       near.hint);
     }
     return ZO_FAIL(ZO_E_USAGE, "%s has no option --%s; see %s --help", command,
                    name, command);

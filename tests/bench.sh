@@ -170,7 +170,8 @@ sweep() {
 refused() {
   small 2 sweep --set zero_optimization.stage=1,7 &&
     grep -q 'zero_optimization.stage' err && benches 2 nothing &&
-    grep -q 'want one of: stages' err
+    grep -q 'want one of: stages' err && benches 2 stges &&
+    grep -q 'no bench "stges"; did you mean stages?' err
 }
 rates() {
   small 0 matmul && grep -q 'TFLOP/s .* % of square matrices' out &&

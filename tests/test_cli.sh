@@ -37,7 +37,7 @@ overview() {
 unknown_command() {
   exits 2 inspct --model x &&
     says 'zero-offload: no command "inspct"; did you mean inspect?' &&
-    exits 2 frobnicate && says 'zero-offload --help lists them'
+    exits 2 gen && says 'did you mean generate?' && exits 2 frobnicate && says 'zero-offload --help lists them'
 }
 option_first() {
   exits 2 --model x inspect && says '--model stands before the command'

@@ -197,6 +197,21 @@ static void test_hints(void)
                           "inspect has no option --zero-stage; see"));
 }
 
+/* Beginnings, and names near an alias or to what other programs say. */
+static void test_guesses(void)
+{
+    TAP_CHECK(refused("--bach-size 4", "train has no option --bach-size; write "
+                                       "--per-device-train-batch-size N"));
+    TAP_CHECK(refused("--gpu-mem 24G", "did you mean --gpu-memory?"));
+    TAP_CHECK(refused("--lr-schedule x", "did you mean --lr-scheduler-type?"));
+    TAP_CHECK(refused("--epoch 3", "write --num-train-epochs N"));
+    TAP_CHECK(refused_for(ZO_COMMAND_PLAN, "--epochs 3",
+                          "plan has no option --epochs; write "
+                          "--num-train-epochs N"));
+    TAP_CHECK(refused("--deepspeeed x", "did you mean --config?"));
+    TAP_CHECK(refused("--zz 1", "see train --help"));
+}
+
 static void test_flags(void)
 {
     struct line line;
@@ -596,6 +611,7 @@ int main(void)
         {"names take - or _, aliases work, others get the nearest", test_names},
         {"what other programs call it is refused, with its name here",
          test_hints},
+        {"a beginning and a near name are guessed", test_guesses},
         {"flags are --name, --no-name, or a boolean", test_flags},
         {"values are read whole and within their range", test_values},
         {"a size without a unit is bytes where it can be", test_plain_bytes},

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-#define NAME_MAX_BYTES 63
+#define NAME_MAX_BYTES      63
+#define BEGINNING_MIN_BYTES 3 /* of a name; fewer begin too many */
 
 size_t zo_utf8_decode(const char *text, size_t size_bytes, uint32_t *code_out)
 {
@@ -179,6 +181,21 @@ int zo_text_distance(const char *a, const char *b)
     return row[a_length % 3][b_length];
 }
 
+/* The shortest of `names` that begins with `name`; NULL: none does. */
+static const char *shortest_of(const char *name, const char *const *names,
+                               size_t count)
+{
+    const char *shortest = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        if (strncasecmp(names[i], name, strlen(name)) == 0 &&
+            (shortest == NULL || strlen(names[i]) < strlen(shortest))) {
+            shortest = names[i];
+        }
+    }
+    return shortest;
+}
+
 const char *zo_text_nearest(const char *name, const char *const *names,
                             size_t count)
 {
@@ -194,7 +211,9 @@ const char *zo_text_nearest(const char *name, const char *const *names,
             nearest = names[i];
         }
     }
-    return nearest;
+    return nearest != NULL || length < BEGINNING_MIN_BYTES
+               ? nearest
+               : shortest_of(name, names, count);
 }
 
 bool zo_text_bytes(const char *text, uint64_t *bytes_out)

@@ -41,7 +41,8 @@ bool zo_utf8_valid(const char *text, size_t size_bytes, size_t *bad_out);
  */
 int zo_text_distance(const char *a, const char *b);
 
-/* The closest of `names`, or NULL when none is near enough to suggest. */
+/* The closest of `names`, else the shortest that begins with `name`; NULL when
+ * none is near enough to suggest. */
 const char *zo_text_nearest(const char *name, const char *const *names,
                             size_t count);
 

@@ -361,14 +361,21 @@ enum zo_status zo_cli_bench(struct zo_cli *cli,
         {"matmul", zo_bench_matmul}, {"nvme", zo_cli_bench_nvme},
     };
     const char *topic = cli->topic != NULL ? cli->topic : "";
+    const char *names[ZO_COUNT(topics)], *nearest;
 
     if (options->nvme_path != NULL) {
         ZO_TRY(zo_cli_nvme_folder(options->nvme_path));
     }
     for (size_t i = 0; i < ZO_COUNT(topics); i++) {
+        names[i] = topics[i].topic;
         if (strcmp(topic, topics[i].topic) == 0) {
             return topics[i].run(cli, options);
         }
+    }
+    nearest = zo_text_nearest(topic, names, ZO_COUNT(names));
+    if (nearest != NULL) {
+        return ZO_FAIL(ZO_E_USAGE, "no bench \"%s\"; did you mean %s?", topic,
+                       nearest);
     }
     return ZO_FAIL(ZO_E_USAGE, "bench: want one of: stages, frontier, sweep, "
                                "step, adam, transfer, matmul, nvme");
