@@ -375,6 +375,21 @@ profiles() {
       --profile 4080 --output never && says 'neither a file nor one of'
 }
 case_ 'rates that are not there, or of other devices, are refused' profiles
+# Longer rows than the model was made for.
+lengths() {
+  seq=$(sed -n 's/.*"seq_length": *\([0-9]*\).*/\1/p' words/config.json) &&
+    test "$seq" -gt 1 &&
+    exits 0 train --model words --data ids.jsonl --max-steps 1 --dry-run \
+      --max-length $((seq + 1)) && says "warning: rows may have $((seq + 1)) "\
+"tokens; the model was made for $seq" &&
+    exits 0 train --model words --data ids.jsonl --max-steps 1 --dry-run \
+      --max-length "$seq" && ! says 'was made for' &&
+    exits 0 plan --model chatglm2-6b --profile 4090 --max-length 40000 \
+      --set zero_offload.fill=false &&
+    test "$(grep -c 'may have 40000 tokens; the model was made for 32768' \
+      err)" -eq 1
+}
+case_ 'rows beyond the model are warned of' lengths
 # What is needed and what would help; one sum in the plan and in the failure.
 cures() {
   exits 3 train --model words --data ids.jsonl --backend host \

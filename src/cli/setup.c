@@ -392,6 +392,25 @@ static enum zo_status assume_rows(struct zo_setup *setup,
                        rows, rows == 1 ? "" : "s", tokens);
 }
 
+/* As generate is warned: positions beyond those that the model has seen. */
+static enum zo_status note_length(const struct zo_setup *setup,
+                                  struct zo_notes *notes)
+{
+    const struct zo_options *options = setup->options;
+    const int64_t both =
+        options->max_source_length > 0 && options->max_target_length > 0
+            ? options->max_source_length + options->max_target_length + 1
+            : 0;
+    const int64_t tokens = zo_max_i64(options->max_length, both);
+
+    return tokens <= setup->model.seq_length
+               ? ZO_OK
+               : zo_note_add(notes, ZO_NOTE_WARN,
+                             "rows may have %" PRId64
+                             " tokens; the model was made for %" PRId64,
+                             tokens, setup->model.seq_length);
+}
+
 static bool needs_tokenizer(const struct zo_setup *setup)
 {
     return setup->options->data != NULL || setup->options->eval_data != NULL;
@@ -485,6 +504,7 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(note_stage(setup, notes));
     ZO_TRY(note_collectives(setup, notes));
     ZO_TRY(note_wishes(setup, notes));
+    ZO_TRY(note_length(setup, notes));
     ZO_TRY(open_rows(setup, notes));
     ZO_TRY(zo_run_config_finish(&setup->config, setup->total_steps, notes));
     ZO_TRY(set_budgets(setup, notes));
