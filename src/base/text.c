@@ -264,9 +264,23 @@ const char *zo_text_gib(char *target, size_t target_bytes, uint64_t bytes)
         (void)snprintf(target, target_bytes, "%.2f GiB", gib);
     } else if (bytes >= 1024 * 1024) {
         (void)snprintf(target, target_bytes, "%.1f MiB", gib * 1024.0);
-    } else {
+    } else if (bytes >= 1024) {
         (void)snprintf(target, target_bytes, "%.1f KiB",
                        (double)bytes / 1024.0);
+    } else {
+        (void)snprintf(target, target_bytes, "%d byte%s", (int)bytes,
+                       zo_text_s(bytes));
+    }
+    return target;
+}
+
+const char *zo_text_seconds(char *target, size_t target_bytes, double seconds)
+{
+    if (seconds < 0.01) {
+        (void)snprintf(target, target_bytes, "%.3g ms", 1e3 * seconds);
+    } else {
+        (void)snprintf(target, target_bytes,
+                       seconds < 99.95 ? "%.3g s" : "%.0f s", seconds);
     }
     return target;
 }

@@ -59,8 +59,12 @@ static inline const char *zo_text_s(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-/* "13.4 GiB" of a byte count into target (>= 16 bytes); returns target. */
+/* "13.4 GiB" of a byte count, "32 bytes" of a small one, into target (>= 16
+ * bytes); returns target. */
 const char *zo_text_gib(char *target, size_t target_bytes, uint64_t bytes);
+
+/* "1.25 s" of a time, "0.354 ms" of a short one, to three digits; as above. */
+const char *zo_text_seconds(char *target, size_t target_bytes, double seconds);
 
 /*
  * Of two amounts that are compared: as zo_text_gib(), and where that is the

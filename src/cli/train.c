@@ -527,6 +527,7 @@ static void open_progress(struct run *run)
         .is_terminal = isatty(fileno(run->cli->out)) != 0,
         .has_loss_scale = config->dtype == ZO_F16,
         .has_clipping = config->gradient_clipping > 0.0,
+        .keeps_best = run->setup.options->keep_best,
         .logging_steps = config->steps_per_print,
         .first_step = run->saving.step + 1,
         .total_steps = run->setup.total_steps,
