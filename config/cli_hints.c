@@ -1,8 +1,14 @@
 #include "config/cli_hints.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "config/cli_names.h"
+#include "src/base/status.h"
+#include "src/base/text.h"
+
+#define WORDS_MAX  512 /* of all options' names and all hints' */
+#define WORD_BYTES 48
 
 #define TRAIN    ZO_COMMAND_TRAIN
 #define EVAL     ZO_COMMAND_EVAL
@@ -45,7 +51,7 @@ static const struct zo_option_hint table[] = {
      "nproc nproc-per-node nproc-per-gpu num-processes world-size n-gpus "
      "gpus-per-node data-parallel-size dp-size",
      "one process drives all GPUs; write --num-devices N"},
-    {TRAIN, "epochs num-epochs n-epochs epoch max-epochs",
+    {TRAIN | PLAN, "epochs num-epochs n-epochs epoch max-epochs",
      "write --num-train-epochs N"},
     {STEP, "steps num-steps iterations train-iters train-steps",
      "write --max-steps N"},
@@ -99,4 +105,70 @@ const char *zo_option_hint(const char *name, enum zo_command command)
         }
     }
     return NULL;
+}
+
+/* ---- what is near -------------------------------------------------------- */
+
+/* Every name that can be written after --, and what it stands for. */
+struct words {
+    size_t count;
+    char texts[WORDS_MAX][WORD_BYTES];
+    struct zo_option_guess guesses[WORDS_MAX];
+};
+
+static void add_words(struct words *words, const char *names,
+                      struct zo_option_guess guess)
+{
+    while (names != NULL && *names != '\0') {
+        const size_t length = strcspn(names, " ");
+
+        ZO_ASSERT(words->count < WORDS_MAX && length < WORD_BYTES);
+        memcpy(words->texts[words->count], names, length);
+        words->texts[words->count][length] = '\0';
+        words->guesses[words->count++] = guess;
+        names += length + strspn(names + length, " ");
+    }
+}
+
+/* Options in front, since of names that are as near the first is taken. */
+static void collect(struct words *words, enum zo_command command)
+{
+    size_t count = 0;
+    const struct zo_option *options = zo_cli_options(&count);
+
+    words->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        if ((options[i].commands & command) != 0) {
+            const struct zo_option_guess guess = {.option = &options[i]};
+
+            add_words(words, options[i].name, guess);
+            add_words(words, options[i].aliases, guess);
+        }
+    }
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        if ((table[i].commands & command) != 0) {
+            const struct zo_option_guess guess = {.hint = table[i].hint};
+
+            add_words(words, table[i].names, guess);
+        }
+    }
+}
+
+struct zo_option_guess zo_option_guess(const char *name,
+                                       enum zo_command command)
+{
+    const struct zo_option_guess none = {NULL, NULL};
+    const char *names[WORDS_MAX], *nearest;
+    struct words words;
+    size_t at = 0;
+
+    collect(&words, command);
+    for (size_t i = 0; i < words.count; i++) {
+        names[i] = words.texts[i];
+    }
+    nearest = zo_text_nearest(name, names, words.count);
+    while (at < words.count && names[at] != nearest) {
+        at++;
+    }
+    return at < words.count ? words.guesses[at] : none;
 }

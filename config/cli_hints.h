@@ -26,6 +26,15 @@ const struct zo_option_hint *zo_option_hints(size_t *count_out);
 /* What to write instead of --name; NULL: nothing is known. */
 const char *zo_option_hint(const char *name, enum zo_command command);
 
+/* What a name that is none may have been meant for; both NULL: nothing. */
+struct zo_option_guess {
+    const struct zo_option *option; /* by its name, or an alias */
+    const char *hint;               /* where it is nearest to a hint's name */
+};
+
+struct zo_option_guess zo_option_guess(const char *name,
+                                       enum zo_command command);
+
 ZO_C_END
 
 #endif

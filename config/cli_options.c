@@ -14,6 +14,9 @@
 
 #define NAME_BYTES 64
 
+/* Of bytes without a unit: less was meant in another. */
+#define PLAIN_BYTES_MIN ((uint64_t)1 << 20)
+
 #define TRAIN     ZO_COMMAND_TRAIN
 #define EVAL      ZO_COMMAND_EVAL
 #define PLAN      ZO_COMMAND_PLAN
@@ -66,48 +69,6 @@ const struct zo_option *zo_cli_options(size_t *count_out)
 {
     *count_out = ZO_COUNT(table);
     return table;
-}
-
-const char *zo_command_name(enum zo_command command)
-{
-    switch (command) {
-    case ZO_COMMAND_TRAIN:
-        return "train";
-    case ZO_COMMAND_EVAL:
-        return "eval";
-    case ZO_COMMAND_PLAN:
-        return "plan";
-    case ZO_COMMAND_INSPECT:
-        return "inspect";
-    case ZO_COMMAND_INIT:
-        return "init";
-    case ZO_COMMAND_GENERATE:
-        return "generate";
-    case ZO_COMMAND_BENCH:
-        return "bench";
-    case ZO_COMMAND_DOCTOR:
-        return "doctor";
-    case ZO_COMMAND_EXPORT:
-        return "export";
-    case ZO_COMMAND_REPORT:
-        return "report";
-    }
-    return "";
-}
-
-const char *zo_hf_schedule_name(enum zo_hf_schedule schedule)
-{
-    switch (schedule) {
-    case ZO_HF_LINEAR:
-        return "linear";
-    case ZO_HF_COSINE:
-        return "cosine";
-    case ZO_HF_CONSTANT:
-        return "constant";
-    case ZO_HF_CONSTANT_WITH_WARMUP:
-        return "constant_with_warmup";
-    }
-    return "";
 }
 
 /* The entry of a command; NULL: the row has none. */
@@ -183,19 +144,6 @@ static const struct zo_option *find(unsigned commands, const char *name,
     return NULL;
 }
 
-static const char *nearest_name(unsigned commands, const char *name)
-{
-    const char *names[ZO_COUNT(table)];
-    size_t count = 0;
-
-    for (size_t i = 0; i < ZO_COUNT(table); i++) {
-        if ((table[i].commands & commands) != 0) {
-            names[count++] = table[i].name;
-        }
-    }
-    return zo_text_nearest(name, names, count);
-}
-
 /* Every subcommand with an option of that name, as "train, plan and bench". */
 static void name_commands(const char *name, char *text, size_t text_bytes)
 {
@@ -227,7 +175,7 @@ static enum zo_status fail_unknown(const struct reader *r, const char *name)
     bool is_negated = false;
     const struct zo_option *elsewhere = find(EVERYONE, name, &is_negated);
     const char *command = zo_command_name(r->command);
-    const char *near = nearest_name(r->command, name);
+    const struct zo_option_guess near = zo_option_guess(name, r->command);
     const char *hint = zo_option_hint(name, r->command);
     char commands[128];
 
@@ -243,9 +191,13 @@ static enum zo_status fail_unknown(const struct reader *r, const char *name)
         return ZO_FAIL(ZO_E_USAGE, "--%s is an option of %s, not of %s", name,
                        commands, command);
     }
-    if (near != NULL) {
+    if (near.option != NULL) {
         return ZO_FAIL(ZO_E_USAGE, "%s has no option --%s; did you mean --%s?",
-                       command, name, near);
+                       command, name, near.option->name);
+    }
+    if (near.hint != NULL) {
+        return ZO_FAIL(ZO_E_USAGE, "%s has no option --%s; %s", command, name,
+                       near.hint);
     }
     return ZO_FAIL(ZO_E_USAGE, "%s has no option --%s; see %s --help", command,
                    name, command);
@@ -331,12 +283,40 @@ static enum zo_status read_number(const struct zo_option *option,
     return ZO_OK;
 }
 
+/* "24" is 24 bytes, which nobody means; "24B" is asked for. */
+static enum zo_status check_unit(const struct zo_option *option,
+                                 const char *text, const char *amount,
+                                 uint64_t bytes)
+{
+    if (bytes >= PLAIN_BYTES_MIN ||
+        amount[strspn(amount, "0123456789.")] != '\0') {
+        return ZO_OK;
+    }
+    return ZO_FAIL(ZO_E_USAGE,
+                   "--%s %s: %s without a unit is bytes; did you mean %sG?",
+                   option->name, text, amount, amount);
+}
+
+static enum zo_status read_bytes(const struct zo_option *option,
+                                 const char *text, uint64_t *target)
+{
+    uint64_t bytes = 0;
+
+    if (!zo_text_bytes(text, &bytes) || bytes == 0) {
+        return fail_value(option, text, "a size such as 24G or 512M");
+    }
+    if (option->max == 0.0) { /* with bounds, bytes may be meant */
+        ZO_TRY(check_unit(option, text, text, bytes));
+    }
+    *target = bytes;
+    return ZO_OK;
+}
+
 /* Stores a value of one of the plain kinds. */
 static enum zo_status store_plain(const struct zo_option *option,
                                   const char *text, struct zo_options *options)
 {
     void *target = (char *)options + option->offset;
-    uint64_t bytes = 0;
     int choice;
 
     switch (option->kind) {
@@ -364,11 +344,7 @@ static enum zo_status store_plain(const struct zo_option *option,
         memcpy(target, &choice, sizeof(choice));
         return ZO_OK;
     case ZO_ARG_BYTES:
-        if (!zo_text_bytes(text, &bytes) || bytes == 0) {
-            return fail_value(option, text, "a size such as 24G or 512M");
-        }
-        memcpy(target, &bytes, sizeof(bytes));
-        return ZO_OK;
+        return read_bytes(option, text, target);
     case ZO_ARG_SPECIAL:
     case ZO_ARG_IDLE:
     case ZO_ARG_REFUSED:
@@ -426,6 +402,9 @@ static enum zo_status read_nvme(const struct zo_option *option,
     }
     if (length == 0 || (length < strlen(text) && bytes == 0)) {
         return fail_value(option, text, "DIR or DIR:SIZE");
+    }
+    if (length < strlen(text)) {
+        ZO_TRY(check_unit(option, text, colon + 1, bytes));
     }
     ZO_TRY(zo_strndup(text, length, &path));
     zo_free(options->nvme_path);

@@ -117,6 +117,23 @@ static enum zo_status fail_batch(const struct zo_resolver *r, int64_t train,
                          (long long)devices, devices == 1 ? "" : "s");
 }
 
+/* What is not said can be no number that makes the whole. */
+static enum zo_status fail_share(const struct zo_resolver *r, int64_t train,
+                                 const char *what, int64_t rows)
+{
+    const int64_t devices = r->facts->num_devices;
+
+    return rows == 1
+               ? zo_value_fail(r->values, ZO_KEY_TRAIN_BATCH,
+                               "%lld is no multiple of %lld device%s",
+                               (long long)train, (long long)devices,
+                               devices == 1 ? "" : "s")
+               : zo_value_fail(r->values, ZO_KEY_TRAIN_BATCH,
+                               "%lld is no multiple of %s %lld x %lld device%s",
+                               (long long)train, what, (long long)rows,
+                               (long long)devices, devices == 1 ? "" : "s");
+}
+
 static enum zo_status tell_auto_batch(struct zo_resolver *r)
 {
     const struct zo_run_config *config = r->config;
@@ -159,8 +176,14 @@ enum zo_status zo_resolve_batch(struct zo_resolver *r)
     } else if (micro == 0) { /* as DeepSpeed: of what is left */
         gas = gas > 0 ? gas : 1;
         micro = train / (gas * devices);
+        if (train % (gas * devices) != 0) {
+            return fail_share(r, train, "accumulation", gas);
+        }
     } else if (gas == 0) {
         gas = train / (micro * devices);
+        if (train % (micro * devices) != 0) {
+            return fail_share(r, train, "micro batch", micro);
+        }
     }
     if (micro < 1 || gas < 1 || train != micro * gas * devices) {
         return fail_batch(r, train, micro, gas);

@@ -549,8 +549,8 @@ static enum zo_status read_value(struct walk *w,
         value->node = node;
     }
     switch (row->use) {
-    case ZO_USE_IDLE:
-        return tell_idle(w, row, value);
+    case ZO_USE_IDLE: /* a section may hold a key that is refused */
+        return row->kind == ZO_KIND_OBJECT ? ZO_OK : tell_idle(w, row, value);
     case ZO_USE_OFF_ONLY:
         return check_off(w, row, value);
     case ZO_USE_READ:
@@ -595,8 +595,10 @@ static enum zo_status read_sections(struct walk *w)
         const struct zo_config_value *value = &w->values->items[i];
 
         if (table[i].kind == ZO_KIND_OBJECT && value->node != NULL) {
-            ZO_TRY(read_section(w, table[i].path, value->node,
-                                table[i].use == ZO_USE_IDLE));
+            const bool is_idle = table[i].use == ZO_USE_IDLE;
+
+            ZO_TRY(read_section(w, table[i].path, value->node, is_idle));
+            ZO_TRY(is_idle ? tell_idle(w, &table[i], value) : ZO_OK);
         }
     }
     return ZO_OK;

@@ -106,7 +106,9 @@ case_ 'what cannot be exported leaves nothing' refusals
 answer() { run generate --model model --max-new-tokens 12 --json "$@"; }
 one_prompt() {
   exits 0 generate --model model --prompt ab --max-new-tokens 12 &&
-    test "$(wc -l <out)" -ge 1 && says 'tokens/s' && cp out first &&
+    test "$(wc -l <out)" -ge 1 && grep -qE \
+    'tokens? in [0-9.]+ m?s, ([0-9]\.[0-9]{2}|[0-9]{2}\.[0-9]|[0-9]{3,}) tokens/s' \
+    err && ! says 'in 0.0 s' && cp out first &&
     exits 0 generate --model model --prompt ab --max-new-tokens 12 &&
     cmp -s out first
 }
@@ -174,6 +176,7 @@ evaluate() { run eval --model model --data rows.jsonl "$@"; }
 scored() {
   evaluate --generate --max-new-tokens 8 --output pred --json &&
     prints '"rouge_1":' && prints '"bleu_4":' && prints '"answers":3' &&
+    says 'answers and references are in pred/generated_predictions.txt' &&
     test "$(wc -l <pred/generated_predictions.txt)" -eq 3 &&
     head -n 1 pred/generated_predictions.txt |
     grep -q '^{"labels": "cd", "predict": ".*"}$' &&

@@ -80,6 +80,25 @@ unfit() {
     small 3 frontier --host-memory 1M && test ! -s out &&
     grep -q 'needs .* of host memory.*, and 1.0 MiB are allowed' err
 }
+# The processor in the place of a GPU is told, unless it was asked for.
+no_gpu() {
+  ! grep -q 'no GPU' err && hidden 0 stages --layers 1 &&
+    test "$(grep -c '^warning: no GPU that this build can use: running on the '\
+'processor, as with --backend host$' err)" -eq 1 &&
+    hidden 3 stages --layers 1 --host-memory 1M &&
+    grep -q 'no row fits: .* (--host-memory); no GPU that this build' err &&
+    hidden 3 frontier --host-memory 1M &&
+    grep -q '(--host-memory).*; no GPU that this build can use' err &&
+    hidden 0 step --max-steps 4 && grep -q '^warning: no GPU' err &&
+    hidden 2 step --devices 0,1 && grep -q -- '--devices names GPUs' err
+}
+hidden() { # hidden CODE TOPIC ARGUMENT...
+  code=$1
+  topic=$2
+  shift 2
+  CUDA_VISIBLE_DEVICES= benches "$code" "$topic" --model config.json --bf16 \
+    --max-length 64 --max-steps 3 "$@"
+}
 # What the devices hold counts as host memory: a larger budget still runs where
 # filling it up would take too much of that.
 both_memories() {
@@ -151,7 +170,8 @@ sweep() {
 refused() {
   small 2 sweep --set zero_optimization.stage=1,7 &&
     grep -q 'zero_optimization.stage' err && benches 2 nothing &&
-    grep -q 'want one of: stages' err
+    grep -q 'want one of: stages' err && benches 2 stges &&
+    grep -q 'no bench "stges"; did you mean stages?' err
 }
 rates() {
   small 0 matmul && grep -q 'TFLOP/s .* % of square matrices' out &&
@@ -174,6 +194,7 @@ case_ 'a file that holds no results is not touched' no_results
 case_ 'as many layers as stage 0 has room for' layers
 case_ 'frontier: budgets are kept, from the least to the most' frontier
 case_ 'sweep: a row a value' sweep
+case_ 'the processor in the place of a GPU is told' no_gpu
 case_ 'a device of the host backend is not called a GPU' words
 case_ 'where nothing fits, exit 3, the need and what there is' unfit
 case_ 'a larger budget fits where a smaller one does' both_memories

@@ -107,16 +107,24 @@ case_ 'so are models, which are those behind their step' keeps_models
 # ---- which is continued ----
 refuses() {
   trains 2 kept && says 'holds states of an earlier run' && says '--resume' &&
-    says 'step 12' && test -d kept/state-00000009
+    says 'step 12' && test -d kept/state-00000009 || return 1
+  # Before a row is read, which there are none of.
+  mkdir -p old/model && trains 2 kept --data nowhere.jsonl &&
+    says 'holds states of an earlier run' &&
+    trains 2 old --data nowhere.jsonl &&
+    says 'holds the model of an earlier run' &&
+    trains 2 old --data nowhere.jsonl --overwrite && says nowhere.jsonl
 }
 nothing() {
   trains 0 fresh --resume && ! prints resumed &&
+    says 'note: no state in fresh: starting at step 1' &&
     cmp fresh/model/model.safetensors all/model/model.safetensors
 }
 # From the state behind step 9, as if the end had been lost.
 continues() {
   cp -r kept cut && rm -r cut/state-00000012 cut/model &&
     trains 0 cut --resume=auto && prints 'resumed behind step 9 of 12' &&
+    ! says 'no state in' &&
     cmp cut/model/model.safetensors all/model/model.safetensors &&
     test "$(grep -c '"kind":"step"' cut/metrics.jsonl)" -eq 12 &&
     test "$(grep -o '"kind":"step","step":[0-9]*' cut/metrics.jsonl |
@@ -126,14 +134,23 @@ named() {
   trains 0 other --resume kept/state-00000009 2>/dev/null
   test "$code" -eq 2 || return 1 # it wants --resume=DIR
   trains 0 other --resume=kept/state-00000009 && prints 'behind step 9' &&
+    ! prints 'no step is left' &&
     cmp other/model/model.safetensors all/model/model.safetensors &&
     trains 2 every --resume=kept/state-00000009 && says 'another run' &&
     trains 2 other2 --resume=words && says 'no training state' &&
+    trains 2 every --resume=kept/state-00000099 &&
+    says 'cannot open state kept/state-00000099' && ! says '--overwrite' &&
+    trains 2 every --resume=every/state-00000099 &&
+    says 'cannot open state every/state-00000099' &&
     trains 2 every --resume=every && says '--resume alone takes the newest'
 }
 finished() {
   trains 0 kept --resume && prints 'resumed behind step 12 of 12' &&
+    prints 'no step is left to train; the model is written as it is' &&
     cmp kept/model/model.safetensors all/model/model.safetensors || return 1
+  cp -r kept less && trains 0 less --resume --max-steps 10 &&
+    prints 'resumed behind step 12 of 10' && prints 'no step is left' &&
+    cmp less/model/model.safetensors all/model/model.safetensors || return 1
   # Killed before it removed what it need not keep.
   cp -r every done && trains 0 done --resume &&
     test "$(ls -d done/state-*)" = 'done/state-00000008

@@ -37,7 +37,7 @@ overview() {
 unknown_command() {
   exits 2 inspct --model x &&
     says 'zero-offload: no command "inspct"; did you mean inspect?' &&
-    exits 2 frobnicate && says 'zero-offload --help lists them'
+    exits 2 gen && says 'did you mean generate?' && exits 2 frobnicate && says 'zero-offload --help lists them'
 }
 option_first() {
   exits 2 --model x inspect && says '--model stands before the command'
@@ -379,6 +379,50 @@ nearly() {
     says "($least bytes), and " && says "($((least - 1)) bytes) are allowed"
 }
 case_ 'what lacks little is told in bytes' nearly
+# Rates are looked for before anything is printed, and a GPU's predict nothing
+# of a processor.
+profiles() {
+  exits 2 plan --model words --backend host --profile 4080 && test ! -s out &&
+    says '--profile 4080: neither a file nor one of 3090, 4090, 5090, a100' &&
+    says 'zero-offload/machine.json' && echo '{}' >empty.json &&
+    exits 2 plan --model words --backend host --profile empty.json &&
+    test ! -s out && exits 2 train --model words --data nowhere.jsonl \
+    --backend host --profile 4090 --output never && ! says nowhere &&
+    says '--profile 4090: rates of a GPU tell nothing of this run' &&
+    exits 2 train --model words --data nowhere.jsonl --backend host \
+      --profile 4080 --output never && says 'neither a file nor one of'
+}
+case_ 'rates that are not there, or of other devices, are refused' profiles
+# Longer rows than the model was made for.
+lengths() {
+  seq=$(sed -n 's/.*"seq_length": *\([0-9]*\).*/\1/p' words/config.json) &&
+    test "$seq" -gt 1 &&
+    exits 0 train --model words --data ids.jsonl --max-steps 1 --dry-run \
+      --max-length $((seq + 1)) && says "warning: rows may have $((seq + 1)) "\
+"tokens; the model was made for $seq" &&
+    exits 0 train --model words --data ids.jsonl --max-steps 1 --dry-run \
+      --max-length "$seq" && ! says 'was made for' &&
+    exits 0 plan --model chatglm2-6b --profile 4090 --max-length 40000 \
+      --set zero_offload.fill=false &&
+    test "$(grep -c 'may have 40000 tokens; the model was made for 32768' \
+      err)" -eq 1
+}
+case_ 'rows beyond the model are warned of' lengths
+# What is needed and what would help; one sum in the plan and in the failure.
+cures() {
+  exits 3 train --model words --data ids.jsonl --backend host \
+    --host-memory 1M --output unfit && says 'it does not fit; what would:' &&
+    says 'more memory, or shorter rows' || return 1
+  in_all='host memory in all, with the devices that live there'
+  all=$(sed -n "s/^  $in_all: \(.*\) of 1.0 MiB\$/\1/p" err) &&
+    test -n "$all" && says "needs $all of host memory" &&
+    ! grep -q 'page-locked: .* of ' err &&
+    exits 0 plan --model words --backend host --host-memory 1G &&
+    prints "$in_all" && prints 'of 1.00 GiB' && ! grep -q 'locked: .* of ' out &&
+    exits 3 bench step --model words --backend host --host-memory 1M &&
+    says 'it does not fit; what would:'
+}
+case_ 'what does not fit is told with what would' cures
 # One is no plural, and of nothing and of two there are several.
 counts() {
   exits 0 eval --model words --data ids.jsonl && says '1 row read' &&

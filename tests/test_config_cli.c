@@ -197,6 +197,21 @@ static void test_hints(void)
                           "inspect has no option --zero-stage; see"));
 }
 
+/* Beginnings, and names near an alias or to what other programs say. */
+static void test_guesses(void)
+{
+    TAP_CHECK(refused("--bach-size 4", "train has no option --bach-size; write "
+                                       "--per-device-train-batch-size N"));
+    TAP_CHECK(refused("--gpu-mem 24G", "did you mean --gpu-memory?"));
+    TAP_CHECK(refused("--lr-schedule x", "did you mean --lr-scheduler-type?"));
+    TAP_CHECK(refused("--epoch 3", "write --num-train-epochs N"));
+    TAP_CHECK(refused_for(ZO_COMMAND_PLAN, "--epochs 3",
+                          "plan has no option --epochs; write "
+                          "--num-train-epochs N"));
+    TAP_CHECK(refused("--deepspeeed x", "did you mean --config?"));
+    TAP_CHECK(refused("--zz 1", "see train --help"));
+}
+
 static void test_flags(void)
 {
     struct line line;
@@ -241,6 +256,12 @@ static void test_values(void)
         {"--backend tpu", "want one of: auto cuda host"},
         {"--gpu-memory 24X", "want a size such as 24G"},
         {"--gpu-memory 0", "want a size"},
+        {"--gpu-memory 24", "--gpu-memory 24: 24 without a unit is bytes; did "
+                            "you mean 24G?"},
+        {"--host-memory 1.5", "did you mean 1.5G?"},
+        {"--host-memory 1048575", "without a unit"},
+        {"--nvme d:200", "--nvme d:200: 200 without a unit is bytes; did you "
+                         "mean 200G?"},
         {"--copy-rate 22X", "want a size such as 24G"},
         {"--copy-rate 0", "want a size"},
         {"--copy-rate", "want SIZE, found nothing"},
@@ -271,6 +292,22 @@ static void test_values(void)
     TAP_CHECK(line.options.num_train_epochs == 0.5);
     TAP_CHECK_INT((long long)line.options.set_count, 2);
     TAP_CHECK(strcmp(line.options.sets[1], "c=x=y") == 0);
+    end(&line);
+}
+
+/* Bytes are bytes where they are named, or enough, or what a disk takes. */
+static void test_plain_bytes(void)
+{
+    struct line line;
+
+    TAP_CHECK(parse(&line, "--gpu-memory 24B --host-memory 1048576 "
+                           "--nvme d:1048576") == ZO_OK);
+    TAP_CHECK_INT((long long)line.options.gpu_memory_bytes, 24);
+    TAP_CHECK_INT((long long)line.options.host_memory_bytes, 1048576);
+    TAP_CHECK_INT((long long)line.options.nvme_bytes, 1048576);
+    end(&line);
+    TAP_CHECK(parse_for(&line, ZO_COMMAND_BENCH, "--block-size 4096") == ZO_OK);
+    TAP_CHECK_INT((long long)line.options.nvme_block_bytes, 4096);
     end(&line);
 }
 
@@ -584,8 +621,10 @@ int main(void)
         {"names take - or _, aliases work, others get the nearest", test_names},
         {"what other programs call it is refused, with its name here",
          test_hints},
+        {"a beginning and a near name are guessed", test_guesses},
         {"flags are --name, --no-name, or a boolean", test_flags},
         {"values are read whole and within their range", test_values},
+        {"a size without a unit is bytes where it can be", test_plain_bytes},
         {"instruction sets have their names", test_simd},
         {"options with a form of their own", test_special},
         {"options that exclude each other are refused", test_together},

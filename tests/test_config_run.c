@@ -143,6 +143,22 @@ static void test_batch(void)
                        "", 24, 4, 3));
     TAP_CHECK(batch_is(2, "{\"train_batch_size\": 24}", "", 24, 12, 1));
     TAP_CHECK(batch_is(5, "{\"train_batch_size\": 24}", "", 0, 0, 0));
+    TAP_CHECK(strstr(zo_err_last()->text,
+                     "train_batch_size: 24 is no multiple of 5 devices") !=
+              NULL);
+    TAP_CHECK(batch_is(1,
+                       "{\"train_batch_size\": 10, "
+                       "\"train_micro_batch_size_per_gpu\": 4}",
+                       "", 0, 0, 0));
+    TAP_CHECK(strstr(zo_err_last()->text,
+                     "10 is no multiple of micro batch 4 x 1 device") != NULL);
+    TAP_CHECK(batch_is(2,
+                       "{\"train_batch_size\": 24, "
+                       "\"gradient_accumulation_steps\": 5}",
+                       "", 0, 0, 0));
+    TAP_CHECK(strstr(zo_err_last()->text,
+                     "24 is no multiple of accumulation 5 x 2 devices") !=
+              NULL);
     TAP_CHECK(batch_is(32, "{\"train_batch_size\": 24}", "", 0, 0, 0));
     TAP_CHECK(
         batch_is(2, "{\"train_micro_batch_size_per_gpu\": 4}", "", 8, 4, 1));
@@ -431,6 +447,28 @@ static void test_idle_keys(void)
     TAP_CHECK(refused("{\"gradient_allreduce_op\": \"sum\"}", "want mean"));
 }
 
+/* Nothing is called accepted of a section that is refused. */
+static void test_refused_sections(void)
+{
+    static const char *const texts[] = {
+        "{\"amp\": {\"enabled\": true}}",
+        "{\"elasticity\": {\"enabled\": true, \"x\": 1}}",
+        "{\"tensor_parallel\": {\"autotp_size\": 2}}",
+        "{\"curriculum_learning\": {\"enabled\": true}}",
+        "{\"data_efficiency\": {\"enabled\": true}}",
+        "{\"progressive_layer_drop\": {\"enabled\": true}}",
+    };
+    struct run run;
+
+    for (size_t i = 0; i < TAP_COUNT(texts); i++) {
+        TAP_CHECK(load(&run, texts[i], "") != ZO_OK);
+        TAP_CHECK_INT((long long)run.notes.count, 0);
+        unload(&run);
+    }
+    TAP_CHECK(accepted("{\"amp\": {\"opt_level\": \"O1\"}}",
+                       "amp: accepted, no meaning here"));
+}
+
 /* ---- precision ---- */
 
 static void test_precision(void)
@@ -591,6 +629,8 @@ int main(void)
         {"a file of a hundred unknown keys is no configuration",
          test_many_unknown_keys},
         {"a key has one value under all its names", test_aliases},
+        {"nothing of a refused section is called accepted",
+         test_refused_sections},
         {"keys without meaning are accepted with the reason", test_idle_keys},
         {"precision keys mean what DeepSpeed's mean", test_precision},
         {"all other keys arrive", test_rest},

@@ -118,6 +118,9 @@ static void test_cuda_without_gpu(void)
 {
     const struct zo_devices_options cuda = {.backend = ZO_BACKEND_CUDA};
     const struct zo_devices_options any = {.backend = ZO_BACKEND_AUTO};
+    static const int indices[] = {0, 1};
+    const struct zo_devices_options named = {
+        .backend = ZO_BACKEND_AUTO, .indices = indices, .count = 2};
     struct zo_devices devices;
 
     if (gpu_count() > 0) {
@@ -126,6 +129,7 @@ static void test_cuda_without_gpu(void)
     }
     TAP_CHECK(refused(&cuda, ZO_E_NOSUPPORT, "--backend host"));
     TAP_CHECK_INT(zo_status_exit_code(ZO_E_NOSUPPORT), 2);
+    TAP_CHECK(refused(&named, ZO_E_USAGE, "--backend host takes the"));
     TAP_CHECK_INT(zo_devices_open(&any, &devices), ZO_OK);
     TAP_CHECK(devices.machine.device_ops == &zo_device_host);
     zo_devices_close(&devices);

@@ -146,6 +146,20 @@ static bool pairs(uint64_t first_bytes, uint64_t second_bytes,
     return strcmp(first, want_first) == 0 && strcmp(second, want_second) == 0;
 }
 
+/* Nothing that is there is printed as 0.0 of a unit. */
+static void test_small(void)
+{
+    char text[32];
+
+    TAP_CHECK(strcmp(zo_text_gib(text, 32, 32), "32 bytes") == 0);
+    TAP_CHECK(strcmp(zo_text_gib(text, 32, 1), "1 byte") == 0);
+    TAP_CHECK(strcmp(zo_text_gib(text, 32, 1024), "1.0 KiB") == 0);
+    TAP_CHECK(strcmp(zo_text_seconds(text, 32, 0.000354), "0.354 ms") == 0);
+    TAP_CHECK(strcmp(zo_text_seconds(text, 32, 0.25), "0.25 s") == 0);
+    TAP_CHECK(strcmp(zo_text_seconds(text, 32, 12.345), "12.3 s") == 0);
+    TAP_CHECK(strcmp(zo_text_seconds(text, 32, 1234.5), "1234 s") == 0);
+}
+
 /* What does not fit by less than rounding shows is told in bytes. */
 static void test_pair(void)
 {
@@ -243,6 +257,7 @@ int main(void)
     static const struct tap_case cases[] = {
         {"prose is wrapped at 80 columns", test_wrapped},
         {"three digits and a power of 1000", test_si},
+        {"small amounts and short times have digits", test_small},
         {"two amounts that differ do not look the same", test_pair},
         {"text of a file stays on one line and drives no terminal",
          test_one_line},

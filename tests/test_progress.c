@@ -208,6 +208,12 @@ static void test_other_lines(void)
 
     screen_open(&screen, (struct zo_progress_options){.total_steps = 100});
     zo_progress_eval(&screen.progress, &eval);
+    TAP_CHECK(screen_is(&screen,
+                        "eval after step 10  loss 2.0000  perplexity 7.389"
+                        "  rows 64  in 1:15\n"));
+    screen_open(&screen, (struct zo_progress_options){.total_steps = 100,
+                                                      .keeps_best = true});
+    zo_progress_eval(&screen.progress, &eval);
     zo_progress_save(&screen.progress, &save);
     TAP_CHECK(screen_is(&screen,
                         "eval after step 10  loss 2.0000  perplexity 7.389"

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-#define NAME_MAX_BYTES 63
+#define NAME_MAX_BYTES      63
+#define BEGINNING_MIN_BYTES 3 /* of a name; fewer begin too many */
 
 size_t zo_utf8_decode(const char *text, size_t size_bytes, uint32_t *code_out)
 {
@@ -188,6 +190,21 @@ int zo_text_distance(const char *a, const char *b)
     return row[a_length % 3][b_length];
 }
 
+/* The shortest of `names` that begins with `name`; NULL: none does. */
+static const char *shortest_of(const char *name, const char *const *names,
+                               size_t count)
+{
+    const char *shortest = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        if (strncasecmp(names[i], name, strlen(name)) == 0 &&
+            (shortest == NULL || strlen(names[i]) < strlen(shortest))) {
+            shortest = names[i];
+        }
+    }
+    return shortest;
+}
+
 const char *zo_text_nearest(const char *name, const char *const *names,
                             size_t count)
 {
@@ -203,7 +220,9 @@ const char *zo_text_nearest(const char *name, const char *const *names,
             nearest = names[i];
         }
     }
-    return nearest;
+    return nearest != NULL || length < BEGINNING_MIN_BYTES
+               ? nearest
+               : shortest_of(name, names, count);
 }
 
 bool zo_text_bytes(const char *text, uint64_t *bytes_out)
@@ -254,9 +273,23 @@ const char *zo_text_gib(char *target, size_t target_bytes, uint64_t bytes)
         (void)snprintf(target, target_bytes, "%.2f GiB", gib);
     } else if (bytes >= 1024 * 1024) {
         (void)snprintf(target, target_bytes, "%.1f MiB", gib * 1024.0);
-    } else {
+    } else if (bytes >= 1024) {
         (void)snprintf(target, target_bytes, "%.1f KiB",
                        (double)bytes / 1024.0);
+    } else {
+        (void)snprintf(target, target_bytes, "%d byte%s", (int)bytes,
+                       zo_text_s(bytes));
+    }
+    return target;
+}
+
+const char *zo_text_seconds(char *target, size_t target_bytes, double seconds)
+{
+    if (seconds < 0.01) {
+        (void)snprintf(target, target_bytes, "%.3g ms", 1e3 * seconds);
+    } else {
+        (void)snprintf(target, target_bytes,
+                       seconds < 99.95 ? "%.3g s" : "%.0f s", seconds);
     }
     return target;
 }

@@ -41,7 +41,8 @@ bool zo_utf8_valid(const char *text, size_t size_bytes, size_t *bad_out);
  */
 int zo_text_distance(const char *a, const char *b);
 
-/* The closest of `names`, or NULL when none is near enough to suggest. */
+/* The closest of `names`, else the shortest that begins with `name`; NULL when
+ * none is near enough to suggest. */
 const char *zo_text_nearest(const char *name, const char *const *names,
                             size_t count);
 
@@ -58,8 +59,12 @@ static inline const char *zo_text_s(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-/* "13.4 GiB" of a byte count into target (>= 16 bytes); returns target. */
+/* "13.4 GiB" of a byte count, "32 bytes" of a small one, into target (>= 16
+ * bytes); returns target. */
 const char *zo_text_gib(char *target, size_t target_bytes, uint64_t bytes);
+
+/* "1.25 s" of a time, "0.354 ms" of a short one, to three digits; as above. */
+const char *zo_text_seconds(char *target, size_t target_bytes, double seconds);
 
 /*
  * Of two amounts that are compared: as zo_text_gib(), and where that is the

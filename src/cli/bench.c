@@ -17,6 +17,7 @@
 #include "src/cli/bench_run.h"
 #include "src/cli/cli.h"
 #include "src/cli/inputs.h"
+#include "src/cli/print_hints.h"
 #include "src/cli/print_time.h"
 #include "src/cli/setup.h"
 
@@ -271,11 +272,7 @@ static enum zo_status check_fit(struct step_bench *bench)
     status = zo_setup_trainer(&bench->setup, false, &bench->trainer);
 
     if (status == ZO_E_FIT && bench->trainer != NULL) {
-        const struct zo_err failure = *zo_err_last();
-
-        zo_cli_print_plan(zo_cli_err(bench->cli), &bench->setup,
-                          bench->trainer);
-        return zo_err_adopt(&failure);
+        return zo_cli_fail_fit(bench->cli, &bench->setup, bench->trainer);
     }
     zo_trainer_close(bench->trainer);
     bench->trainer = NULL;
@@ -364,14 +361,21 @@ enum zo_status zo_cli_bench(struct zo_cli *cli,
         {"matmul", zo_bench_matmul}, {"nvme", zo_cli_bench_nvme},
     };
     const char *topic = cli->topic != NULL ? cli->topic : "";
+    const char *names[ZO_COUNT(topics)], *nearest;
 
     if (options->nvme_path != NULL) {
         ZO_TRY(zo_cli_nvme_folder(options->nvme_path));
     }
     for (size_t i = 0; i < ZO_COUNT(topics); i++) {
+        names[i] = topics[i].topic;
         if (strcmp(topic, topics[i].topic) == 0) {
             return topics[i].run(cli, options);
         }
+    }
+    nearest = zo_text_nearest(topic, names, ZO_COUNT(names));
+    if (nearest != NULL) {
+        return ZO_FAIL(ZO_E_USAGE, "no bench \"%s\"; did you mean %s?", topic,
+                       nearest);
     }
     return ZO_FAIL(ZO_E_USAGE, "bench: want one of: stages, frontier, sweep, "
                                "step, adam, transfer, matmul, nvme");

@@ -202,6 +202,8 @@ enum zo_status zo_bench_transfer(struct zo_cli *cli,
     enum zo_status status;
 
     ZO_TRY(zo_devices_open(&how, &devices));
+    status = zo_setup_note_processor(options, &devices.machine, &cli->notes);
+    zo_cli_print_notes(cli);
     if (!options->json) {
         (void)fprintf(
             cli->out, "copies: %d device%s, %s\n", devices.machine.device_count,
@@ -209,7 +211,7 @@ enum zo_status zo_bench_transfer(struct zo_cli *cli,
             devices.machine.device_ops->info(devices.machine.devices[0])
                 ->description);
     }
-    status = tell_transfer(cli, options, &devices);
+    status = status == ZO_OK ? tell_transfer(cli, options, &devices) : status;
     zo_devices_close(&devices);
     return status;
 }

@@ -543,9 +543,12 @@ enum zo_status zo_bench_verdict(const struct zo_bench *bench)
         return ZO_FAIL(
             ZO_E_FIT,
             "no row fits: \"%s\" needs %s of host memory%s, and %s are allowed "
-            "or free (--host-memory)",
+            "or free (--host-memory)%s",
             row->label, need,
-            lives_on_host(bench) ? ", where its devices live too" : "", there);
+            lives_on_host(bench) ? ", where its devices live too" : "", there,
+            lives_on_host(bench) && bench->options->backend == ZO_BACKEND_AUTO
+                ? "; " ZO_SETUP_NO_GPU
+                : "");
     }
     return ZO_FAIL(ZO_E_FIT,
                    "no row fits: \"%s\" needs %s on NVMe, and less is allowed "

@@ -99,6 +99,8 @@ enum zo_status
 zo_doctor_write_profile(const char *path,
                         const struct zo_doctor *doctor) ZO_MUST_CHECK;
 
+#define ZO_DOCTOR_PROFILE "zero-offload/machine.json"
+
 /*
  * $XDG_CACHE_HOME/zero-offload/machine.json, or that in ~/.cache.  Owned by
  * the caller, ended with zo_free().

@@ -15,7 +15,6 @@
 
 #define FORMAT       1
 #define BUFFER_BYTES 16384
-#define PROFILE_PATH "zero-offload/machine.json"
 
 /* What was not measured, or is not limited, is null. */
 static void put_rate(struct zo_jsonl *json, const char *key, double rate)
@@ -191,10 +190,10 @@ enum zo_status zo_doctor_profile_path(char **path_out)
                                    "XDG_CACHE_HOME nor HOME names a folder; "
                                    "name a file with --write");
     }
-    bytes = strlen(folder) + sizeof("/.cache/" PROFILE_PATH);
+    bytes = strlen(folder) + sizeof("/.cache/" ZO_DOCTOR_PROFILE);
     ZO_TRY(zo_alloc(bytes, 1, "a path", &path));
     (void)snprintf(path, bytes, "%s%s/%s", folder, is_set ? "" : "/.cache",
-                   PROFILE_PATH);
+                   ZO_DOCTOR_PROFILE);
     *path_out = path;
     return ZO_OK;
 }

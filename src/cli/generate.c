@@ -18,6 +18,7 @@
 #include "src/cli/answers.h"
 #include "src/cli/inputs.h"
 #include "src/cli/prompts.h"
+#include "src/cli/setup.h"
 #include "src/data/text_stream.h"
 
 /* What is open; and the answer at hand. */
@@ -71,6 +72,8 @@ static enum zo_status open_model(struct run *run)
     ZO_TRY(zo_cli_half_angles(options, &run->model, answers.dtype,
                               &run->cli->notes, &answers.half_angles));
     ZO_TRY(zo_devices_open(&devices, &run->devices));
+    ZO_TRY(zo_setup_note_processor(options, &run->devices.machine,
+                                   &run->cli->notes));
     return zo_cli_answers_open(&answers, &run->answers);
 }
 
@@ -177,7 +180,8 @@ static enum zo_status answer(struct run *run, size_t index)
 static enum zo_status answer_all(struct run *run)
 {
     const int64_t started_ns = zo_clock_ns();
-    double seconds;
+    double seconds, rate;
+    char span[32];
 
     for (size_t i = 0; i < run->prompts.count; i++) {
         enum zo_status status;
@@ -188,10 +192,15 @@ static enum zo_status answer_all(struct run *run)
         ZO_TRY(status);
     }
     seconds = zo_clock_seconds(started_ns, zo_clock_ns());
+    rate = seconds > 0.0 ? (double)run->tokens / seconds : 0.0;
     return zo_note_add(&run->cli->notes, ZO_NOTE_INFO,
-                       "%" PRId64 " token%s in %.1f s, %.2f tokens/s",
-                       run->tokens, zo_text_s((uint64_t)run->tokens), seconds,
-                       seconds > 0.0 ? (double)run->tokens / seconds : 0.0);
+                       "%" PRId64 " token%s in %s, %.*f tokens/s", run->tokens,
+                       zo_text_s((uint64_t)run->tokens),
+                       zo_text_seconds(span, sizeof(span), seconds),
+                       rate >= 99.95   ? 0
+                       : rate >= 9.995 ? 1
+                                       : 2,
+                       rate);
 }
 
 static enum zo_status generate(struct run *run)

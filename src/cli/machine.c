@@ -108,25 +108,37 @@ static struct zo_profile_key key_of(const struct zo_setup *setup)
     };
 }
 
-static enum zo_status read_named(const struct zo_setup *setup,
-                                 struct zo_profile *profile)
+static enum zo_status fail_unknown(const char *named)
 {
-    const char *named = setup->options->profile;
-    const struct zo_profile *shipped = zo_profile_find(named);
-    struct zo_profile_key key = key_of(setup);
+    char names[128] = "";
+    size_t used = 0;
+
+    for (int i = 0; zo_profile_shipped(i) != NULL; i++) {
+        used +=
+            (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+                             i > 0 ? ", " : "", zo_profile_shipped(i)->name);
+        ZO_ASSERT(used < sizeof(names));
+    }
+    return ZO_FAIL(ZO_E_USAGE,
+                   "--profile %s: neither a file nor one of %s; plan without "
+                   "--profile measures the machine that it runs on, and keeps "
+                   "such a file as " ZO_DOCTOR_PROFILE
+                   " in the user's cache folder",
+                   named, names);
+}
+
+/* A file's rates of one key, or of any device where that has none. */
+static enum zo_status read_file(const char *named, struct zo_profile_key key,
+                                struct zo_profile *profile)
+{
     bool found = false;
 
-    if (shipped != NULL) {
-        *profile = *shipped;
-        return ZO_OK;
-    }
     if (access(named, F_OK) != 0) {
-        return ZO_FAIL(ZO_E_USAGE,
-                       "--profile %s: neither a file nor one of 3090, 4090, "
-                       "5090, a100, h100, h200",
-                       named);
+        return fail_unknown(named);
     }
-    ZO_TRY(zo_profile_file_read(named, &key, profile, &found));
+    if (key.name != NULL) {
+        ZO_TRY(zo_profile_file_read(named, &key, profile, &found));
+    }
     if (!found) { /* that of another machine, then */
         key.name = NULL;
         ZO_TRY(zo_profile_file_read(named, &key, profile, &found));
@@ -137,6 +149,52 @@ static enum zo_status read_named(const struct zo_setup *setup,
                            "this --simd and --copy-rate; plan measures them "
                            "on its machine",
                            named);
+}
+
+static enum zo_status read_named(const struct zo_setup *setup,
+                                 struct zo_profile *profile)
+{
+    const char *named = setup->options->profile;
+    const struct zo_profile *shipped = zo_profile_find(named);
+
+    if (shipped != NULL) {
+        *profile = *shipped;
+        return ZO_OK;
+    }
+    return read_file(named, key_of(setup), profile);
+}
+
+enum zo_status zo_cli_profile_check(const struct zo_options *options)
+{
+    const struct zo_profile_key key = {
+        .paced = (double)options->copy_bytes_per_second,
+        .simd = (enum zo_simd)options->simd,
+    };
+    struct zo_profile profile;
+
+    return options->profile == NULL || zo_profile_find(options->profile) != NULL
+               ? ZO_OK
+               : read_file(options->profile, key, &profile);
+}
+
+enum zo_status zo_cli_profile_check_run(const struct zo_setup *setup)
+{
+    const bool is_host = setup->devices.machine.device_ops == &zo_device_host;
+    const char *named = setup->options->profile;
+    struct zo_profile profile;
+
+    if (named == NULL) {
+        return ZO_OK;
+    }
+    ZO_TRY(read_named(setup, &profile));
+    return profile.is_host == is_host
+               ? ZO_OK
+               : ZO_FAIL(ZO_E_USAGE,
+                         "--profile %s: rates of a %s tell nothing of this "
+                         "run, which is on %s; plan --profile %s predicts "
+                         "that machine",
+                         named, profile.is_host ? "processor" : "GPU",
+                         is_host ? "the processor" : "a GPU", named);
 }
 
 /* What of the cached rates holds for this run; the rest is 0. */

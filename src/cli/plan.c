@@ -52,8 +52,7 @@ static enum zo_status print_verdict(struct zo_cli *cli,
         (void)fprintf(cli->out, "it fits\n");
         return ZO_OK;
     }
-    (void)fprintf(cli->out, "it does not fit; what would:\n");
-    return zo_cli_print_hints(cli->out, setup);
+    return zo_cli_print_cure(cli->out, setup);
 }
 
 static void print_save(struct zo_cli *cli, const struct zo_setup *setup,
@@ -176,7 +175,7 @@ static void assume_devices(struct plan *plan)
     struct zo_options *options = &plan->options;
     const struct zo_setup probe = {.options = options};
 
-    if (options->backend == ZO_BACKEND_AUTO && options->device_count == 0 &&
+    if (options->backend == ZO_BACKEND_AUTO &&
         zo_setup_plans_elsewhere(&probe)) {
         options->backend = ZO_BACKEND_HOST;
     }
@@ -325,6 +324,7 @@ static enum zo_status run(struct plan *plan)
     ZO_TRY(assume_type(plan));
     assume_devices(plan);
     ZO_TRY(check_nvme(plan));
+    ZO_TRY(zo_cli_profile_check(&plan->options));
     ZO_TRY(make_table(plan));
     ZO_TRY(zo_setup_open(&plan->options, &plan->cli->notes, setup));
     ZO_TRY(note_preset(plan));

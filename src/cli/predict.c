@@ -286,7 +286,9 @@ static enum zo_status predict(struct prediction *prediction)
     zo_cli_print_notes(prediction->cli);
     ZO_TRY(open_file(prediction));
     ZO_TRY(answer_rows(prediction));
-    return close_file(prediction);
+    ZO_TRY(close_file(prediction));
+    return zo_note_add(&prediction->cli->notes, ZO_NOTE_INFO,
+                       "answers and references are in %s", prediction->path);
 }
 
 enum zo_status zo_cli_predict(struct zo_cli *cli, const struct zo_setup *setup,

@@ -134,7 +134,7 @@ static const struct hint {
                     "less; other results"},
 };
 
-enum zo_status zo_cli_print_hints(FILE *file, const struct zo_setup *setup)
+static enum zo_status print_hints(FILE *file, const struct zo_setup *setup)
 {
     int found = 0;
 
@@ -158,4 +158,22 @@ enum zo_status zo_cli_print_hints(FILE *file, const struct zo_setup *setup)
                              "micro batch");
     }
     return ZO_OK;
+}
+
+enum zo_status zo_cli_print_cure(FILE *file, const struct zo_setup *setup)
+{
+    (void)fputs("it does not fit; what would:\n", file);
+    return print_hints(file, setup);
+}
+
+enum zo_status zo_cli_fail_fit(const struct zo_cli *cli,
+                               const struct zo_setup *setup,
+                               const struct zo_trainer *trainer)
+{
+    const struct zo_err failure =
+        *zo_err_last(); /* trying others replaces it */
+
+    zo_cli_print_plan(zo_cli_err(cli), setup, trainer);
+    ZO_TRY(zo_cli_print_cure(zo_cli_err(cli), setup));
+    return zo_err_adopt(&failure);
 }

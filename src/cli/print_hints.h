@@ -1,5 +1,5 @@
 /*
- * What plan adds to its table: how far accumulation can go, and, where nothing
+ * What stands behind a plan: how far accumulation can go, and, where nothing
  * fits, which changes of the configuration would.  Each has been tried.
  *
  * Row 8, private to src/cli.
@@ -19,9 +19,20 @@ enum zo_status
 zo_cli_print_accumulation(FILE *file, const struct zo_setup *setup,
                           const struct zo_trainer *trainer) ZO_MUST_CHECK;
 
-/* Lines for a plan that does not fit.  ZO_E_NOMEM. */
-enum zo_status zo_cli_print_hints(FILE *file,
-                                  const struct zo_setup *setup) ZO_MUST_CHECK;
+/* Lines behind a plan that does not fit: what would.  ZO_E_NOMEM. */
+enum zo_status zo_cli_print_cure(FILE *file,
+                                 const struct zo_setup *setup) ZO_MUST_CHECK;
+
+/*
+ * Behind a trainer that was refused: the plan and its cure on cli->err.
+ * Returns the failure, which stays the thread's latest.
+ *
+ *   ZO_E_FIT     as it came
+ *   ZO_E_NOMEM
+ */
+enum zo_status zo_cli_fail_fit(const struct zo_cli *cli,
+                               const struct zo_setup *setup,
+                               const struct zo_trainer *trainer) ZO_MUST_CHECK;
 
 ZO_C_END
 

@@ -199,20 +199,52 @@ static void print_host_rest(FILE *file, const struct zo_setup *setup,
     }
 }
 
+/* The memory of virtual devices is the host's. */
+static bool holds_devices(const struct zo_setup *setup)
+{
+    return setup->devices.machine.device_ops == &zo_device_host &&
+           !zo_setup_plans_elsewhere(setup);
+}
+
+/* What the budget is of, where that is more than one arena. */
+static void print_host_sum(FILE *file, const struct zo_setup *setup,
+                           const struct zo_trainer *trainer)
+{
+    const struct zo_program *program = &zo_trainer_build(trainer)->program;
+    char text[ZO_TEXT_PAIR_BYTES], budget[ZO_TEXT_PAIR_BYTES];
+    uint64_t all = program->arena_bytes[ZO_TIER_CPU][0] +
+                   program->arena_bytes[ZO_TIER_PAGEABLE][0];
+
+    for (int d = 0; holds_devices(setup) && d < program->device_count; d++) {
+        all += program->arena_bytes[ZO_TIER_GPU][d] +
+               zo_trainer_own_bytes(trainer, d);
+    }
+    zo_text_gib_pair(text, all, budget, setup->host_memory_bytes);
+    (void)fprintf(file, "  host memory in all%s: %s of %s\n",
+                  holds_devices(setup) ? ", with the devices that live there"
+                                       : "",
+                  text, budget);
+}
+
 /* Of host memory there are two arenas, and one budget. */
 static void print_host(FILE *file, const struct zo_setup *setup,
                        const struct zo_trainer *trainer)
 {
     const struct zo_build *build = zo_trainer_build(trainer);
     const struct own none = {0, 0, 0};
+    const bool sums = holds_devices(setup) ||
+                      build->program.arena_bytes[ZO_TIER_PAGEABLE][0] > 0;
     struct zo_plan_arena arena;
 
     zo_plan_arena(&build->program, ZO_TIER_CPU, 0, &arena);
     print_arena(file, "host memory, page-locked", build, &arena, &none,
-                setup->host_memory_bytes);
+                sums ? 0 : setup->host_memory_bytes);
     zo_plan_arena(&build->program, ZO_TIER_PAGEABLE, 0, &arena);
     if (arena.total_bytes > 0) {
         print_arena(file, "host memory, pageable", build, &arena, &none, 0);
+    }
+    if (sums && setup->host_memory_bytes > 0) {
+        print_host_sum(file, setup, trainer);
     }
     print_host_rest(file, setup, trainer);
 }

@@ -56,9 +56,12 @@ struct zo_cli_save zo_cli_save(const struct zo_setup *setup,
 static const char *seconds_text(char *text, size_t text_bytes, double seconds,
                                 const char *after)
 {
+    char span[32];
+
     text[0] = '\0';
     if (isfinite(seconds)) {
-        (void)snprintf(text, text_bytes, ", %.3g s%s", seconds, after);
+        (void)snprintf(text, text_bytes, ", %s%s",
+                       zo_text_seconds(span, sizeof(span), seconds), after);
     }
     return text;
 }

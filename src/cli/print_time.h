@@ -24,6 +24,24 @@ enum zo_status zo_cli_profile(const struct zo_setup *setup, bool measures,
                               struct zo_profile *profile_out,
                               bool *found_out) ZO_MUST_CHECK;
 
+/*
+ * Does --profile name something?  Before there are devices; without the option
+ * it does.
+ *
+ *   ZO_E_USAGE   as zo_cli_profile()
+ */
+enum zo_status
+zo_cli_profile_check(const struct zo_options *options) ZO_MUST_CHECK;
+
+/*
+ * As that, with the devices that are to run.
+ *
+ *   ZO_E_USAGE   and its rates are not of a processor in the place of a GPU, or
+ *                the other way round
+ */
+enum zo_status
+zo_cli_profile_check_run(const struct zo_setup *setup) ZO_MUST_CHECK;
+
 /* Measured now, whatever is cached, and cached. */
 enum zo_status zo_cli_profile_now(const struct zo_setup *setup,
                                   struct zo_profile *profile_out) ZO_MUST_CHECK;

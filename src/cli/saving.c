@@ -79,14 +79,13 @@ static enum zo_status check_named(struct zo_saving *saving, size_t states)
     is_inside = is_same_folder(folder, output_of(saving));
     zo_free(folder);
     zo_free(name);
-    if (states > 0 && !is_inside && !saving->setup->options->overwrite) {
-        return ZO_FAIL(ZO_E_USAGE,
-                       "--output %s holds states of another run than %s; name "
-                       "another directory, or say --overwrite",
-                       output_of(saving), path);
-    }
-    ZO_TRY(zo_state_open(path, &state));
-    status = zo_saving_check(saving->setup, state, NULL);
+    ZO_TRY(zo_state_open(path, &state)); /* first: it may not be there */
+    status = states > 0 && !is_inside && !saving->setup->options->overwrite
+                 ? ZO_FAIL(ZO_E_USAGE,
+                           "--output %s holds states of another run than %s; "
+                           "name another directory, or say --overwrite",
+                           output_of(saving), path)
+                 : zo_saving_check(saving->setup, state, NULL);
     zo_state_close(state);
     return status;
 }
@@ -114,27 +113,53 @@ static enum zo_status check_newest(struct zo_saving *saving,
     return status == ZO_E_CORRUPT ? ZO_OK : status;
 }
 
+/* States that no option says what to do with. */
+static enum zo_status check_asked(const struct zo_options *options,
+                                  const int64_t *steps, size_t count)
+{
+    return count == 0 || options->resume != NULL || options->overwrite
+               ? ZO_OK
+               : ZO_FAIL(ZO_E_USAGE,
+                         "--output %s holds states of an earlier run, the "
+                         "newest behind step %" PRId64
+                         "; go on from it with --resume, or start anew "
+                         "with --overwrite",
+                         options->output, steps[0]);
+}
+
+enum zo_status zo_saving_refuse(const struct zo_options *options)
+{
+    int64_t *steps = NULL;
+    size_t count = 0;
+    enum zo_status status;
+
+    status = zo_state_folder_list(options->output, &steps, &count);
+    if (status != ZO_OK) {
+        return status == ZO_E_NOMEM ? status : ZO_OK; /* told once it is made */
+    }
+    status = check_asked(options, steps, count);
+    zo_free(steps);
+    return status;
+}
+
 static enum zo_status check_states(struct zo_saving *saving,
                                    const int64_t *steps, size_t count)
 {
     const struct zo_options *options = saving->setup->options;
 
+    ZO_TRY(check_asked(options, steps, count));
     if (options->resume == NULL) {
-        return count == 0 || options->overwrite
-                   ? ZO_OK
-                   : ZO_FAIL(ZO_E_USAGE,
-                             "--output %s holds states of an earlier run, the "
-                             "newest behind step %" PRId64
-                             "; go on from it with --resume, or start anew "
-                             "with --overwrite",
-                             options->output, steps[0]);
+        return ZO_OK;
     }
     if (strcmp(options->resume, "auto") != 0) {
         saving->continues = true;
         return check_named(saving, count);
     }
     saving->continues = count > 0;
-    return check_newest(saving, steps, count);
+    return count > 0 ? check_newest(saving, steps, count)
+                     : zo_note_add(&saving->cli->notes, ZO_NOTE_INFO,
+                                   "no state in %s: starting at step 1",
+                                   options->output);
 }
 
 /* Is it OUTPUT/latest, which leads to a state that is kept? */
@@ -308,6 +333,10 @@ static enum zo_status restore(struct zo_saving *saving, const char *path)
                   saving->step, saving->setup->total_steps, path,
                   zo_text_gib(size, sizeof(size), zo_state_stored_bytes(state)),
                   zo_clock_seconds(started_ns, zo_clock_ns()));
+    if (saving->step >= saving->setup->total_steps) {
+        (void)fputs("no step is left to train; the model is written as it is\n",
+                    saving->cli->out);
+    }
     status = zo_saving_check(saving->setup, state, &saving->cli->notes);
 
 close_state:

@@ -53,6 +53,14 @@ struct zo_saving {
 bool zo_saving_may_resume(const struct zo_options *options);
 
 /*
+ * Before anything is read, and again by zo_saving_output().
+ *
+ *   ZO_E_USAGE   --output holds states, and neither --resume nor --overwrite
+ *                says what of them
+ */
+enum zo_status zo_saving_refuse(const struct zo_options *options) ZO_MUST_CHECK;
+
+/*
  * Looks at --output before a run: locks it, removes what killed runs left,
  * and refuses states that nobody said what to do with.  Sets `continues`.
  *

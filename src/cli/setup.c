@@ -221,6 +221,25 @@ static enum zo_status note_collectives(const struct zo_setup *setup,
                              setup->devices.carrier);
 }
 
+bool zo_setup_lacks_gpu(const struct zo_options *options,
+                        const struct zo_machine *machine)
+{
+    return options->backend == ZO_BACKEND_AUTO &&
+           machine->device_ops == &zo_device_host;
+}
+
+enum zo_status zo_setup_note_processor(const struct zo_options *options,
+                                       const struct zo_machine *machine,
+                                       struct zo_notes *notes)
+{
+    return options->command == ZO_COMMAND_PLAN ||
+                   !zo_setup_lacks_gpu(options, machine)
+               ? ZO_OK
+               : zo_note_add(notes, ZO_NOTE_WARN,
+                             ZO_SETUP_NO_GPU ": running on the processor, as "
+                                             "with --backend host");
+}
+
 static enum zo_status note_stage(const struct zo_setup *setup,
                                  struct zo_notes *notes)
 {
@@ -373,6 +392,25 @@ static enum zo_status assume_rows(struct zo_setup *setup,
                        rows, rows == 1 ? "" : "s", tokens);
 }
 
+/* As generate is warned: positions beyond those that the model has seen. */
+static enum zo_status note_length(const struct zo_setup *setup,
+                                  struct zo_notes *notes)
+{
+    const struct zo_options *options = setup->options;
+    const int64_t both =
+        options->max_source_length > 0 && options->max_target_length > 0
+            ? options->max_source_length + options->max_target_length + 1
+            : 0;
+    const int64_t tokens = zo_max_i64(options->max_length, both);
+
+    return tokens <= setup->model.seq_length
+               ? ZO_OK
+               : zo_note_add(notes, ZO_NOTE_WARN,
+                             "rows may have %" PRId64
+                             " tokens; the model was made for %" PRId64,
+                             tokens, setup->model.seq_length);
+}
+
 static bool needs_tokenizer(const struct zo_setup *setup)
 {
     return setup->options->data != NULL || setup->options->eval_data != NULL;
@@ -457,11 +495,16 @@ enum zo_status zo_setup_open(const struct zo_options *options,
     ZO_TRY(zo_cli_model_folder(options, &setup->model_folder));
     ZO_TRY(open_config(setup, notes));
     ZO_TRY(zo_place_check(&setup->config));
+    ZO_TRY(options->command == ZO_COMMAND_TRAIN
+               ? zo_cli_profile_check_run(setup)
+               : ZO_OK);
     ZO_TRY(zo_setup_check_nvme(setup, notes));
     ZO_TRY(check_simd(setup));
+    ZO_TRY(zo_setup_note_processor(options, &setup->devices.machine, notes));
     ZO_TRY(note_stage(setup, notes));
     ZO_TRY(note_collectives(setup, notes));
     ZO_TRY(note_wishes(setup, notes));
+    ZO_TRY(note_length(setup, notes));
     ZO_TRY(open_rows(setup, notes));
     ZO_TRY(zo_run_config_finish(&setup->config, setup->total_steps, notes));
     ZO_TRY(set_budgets(setup, notes));
@@ -612,15 +655,27 @@ trainer_options(const struct zo_setup *setup, bool times_ops,
     };
 }
 
+/* What the processor has no memory for may be meant for a GPU. */
+static enum zo_status fail_fit(const struct zo_setup *setup)
+{
+    const struct zo_err failure = *zo_err_last();
+
+    return zo_setup_lacks_gpu(setup->options, &setup->devices.machine)
+               ? ZO_FAIL(ZO_E_FIT, "%s; " ZO_SETUP_NO_GPU, failure.text)
+               : ZO_E_FIT;
+}
+
 enum zo_status zo_setup_trainer(const struct zo_setup *setup, bool times_ops,
                                 struct zo_trainer **trainer_out)
 {
     struct zo_profile profile;
     struct zo_trainer_options options;
+    enum zo_status status;
 
     ZO_TRY(find_profile(setup, &profile));
     options = trainer_options(setup, times_ops, &profile);
-    return zo_trainer_open(&options, trainer_out);
+    status = zo_trainer_open(&options, trainer_out);
+    return status == ZO_E_FIT ? fail_fit(setup) : status;
 }
 
 enum zo_status zo_setup_fits(const struct zo_setup *setup,

@@ -94,6 +94,17 @@ bool zo_setup_plans_elsewhere(const struct zo_setup *setup);
  * is one. */
 const char *zo_setup_device_word(const struct zo_setup *setup);
 
+/* What notes and failures say where there is none, and none was refused. */
+#define ZO_SETUP_NO_GPU "no GPU that this build can use"
+
+/* The host backend, where --backend host was not said; and a warning of it,
+ * but to plan, which computes nothing. */
+bool zo_setup_lacks_gpu(const struct zo_options *options,
+                        const struct zo_machine *machine);
+enum zo_status zo_setup_note_processor(const struct zo_options *options,
+                                       const struct zo_machine *machine,
+                                       struct zo_notes *notes) ZO_MUST_CHECK;
+
 /* Whether some placement of another configuration would fit; and how many
  * micro batches a step would, as zo_trainer_largest_accumulation(). */
 enum zo_status zo_setup_fits(const struct zo_setup *setup,

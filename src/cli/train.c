@@ -13,6 +13,7 @@
 #include "src/checkpoint/state_reader.h"
 #include "src/cli/cli.h"
 #include "src/cli/output_folder.h"
+#include "src/cli/print_hints.h"
 #include "src/cli/print_time.h"
 #include "src/cli/saving.h"
 #include "src/cli/setup.h"
@@ -45,20 +46,42 @@ struct run {
 
 /* ---- before anything is allocated ---------------------------------------- */
 
+static enum zo_status check_earlier(const struct zo_options *options,
+                                    const char *path, bool replaces)
+{
+    struct stat info;
+
+    return lstat(path, &info) != 0 || replaces
+               ? ZO_OK
+               : ZO_FAIL(ZO_E_USAGE,
+                         "--output %s holds the model of an earlier run; name "
+                         "another directory, or say --overwrite",
+                         options->output);
+}
+
 /* A directory that cannot be written is told now, not after the last step. */
 static enum zo_status check_target(const struct run *run, const char *path)
 {
     const struct zo_options *options = run->setup.options;
     const bool replaces = options->overwrite || run->saving.continues;
-    struct stat info;
 
-    if (lstat(path, &info) == 0 && !replaces) {
-        return ZO_FAIL(ZO_E_USAGE,
-                       "--output %s holds the model of an earlier run; name "
-                       "another directory, or say --overwrite",
-                       options->output);
-    }
+    ZO_TRY(check_earlier(options, path, replaces));
     return zo_model_dir_check_target(path, replaces);
+}
+
+/* An output of another run is refused before minutes go into its rows. */
+static enum zo_status check_output(struct run *run)
+{
+    const struct zo_options *options = run->setup.options;
+    const bool replaces = options->overwrite || zo_saving_may_resume(options);
+
+    ZO_TRY(zo_disk_join(options->output, "model", &run->model_path));
+    ZO_TRY(zo_disk_join(options->output, "best", &run->best_path));
+    ZO_TRY(zo_disk_join(options->output, "metrics.jsonl", &run->metrics_path));
+    ZO_TRY(zo_saving_refuse(options));
+    ZO_TRY(check_earlier(options, run->model_path, replaces));
+    return options->keep_best ? check_earlier(options, run->best_path, replaces)
+                              : ZO_OK;
 }
 
 static enum zo_status make_output(struct run *run)
@@ -67,9 +90,6 @@ static enum zo_status make_output(struct run *run)
 
     zo_signals_remove(&run->output);
     ZO_TRY(zo_output_folder_make(&run->output, options->output));
-    ZO_TRY(zo_disk_join(options->output, "model", &run->model_path));
-    ZO_TRY(zo_disk_join(options->output, "best", &run->best_path));
-    ZO_TRY(zo_disk_join(options->output, "metrics.jsonl", &run->metrics_path));
     ZO_TRY(zo_saving_output(&run->saving));
     ZO_TRY(check_target(run, run->model_path));
     return options->keep_best ? check_target(run, run->best_path) : ZO_OK;
@@ -261,6 +281,7 @@ static enum zo_status prepare(struct run *run)
     }
     if (!options->dry_run) {
         zo_signals_expect(zo_saving_may_resume(options));
+        ZO_TRY(check_output(run));
     }
     ZO_TRY(zo_setup_open(options, &cli->notes, &run->setup));
     ZO_TRY(open_model(run));
@@ -278,14 +299,12 @@ static enum zo_status prepare(struct run *run)
     ZO_TRY(zo_run_config_describe(&run->setup.config, &cli->notes));
     zo_cli_print_notes(cli);
     status = zo_setup_trainer(&run->setup, false, &run->trainer);
-    if (run->trainer != NULL) {
-        zo_cli_print_plan(status == ZO_OK ? cli->out : zo_cli_err(cli),
-                          &run->setup, run->trainer);
-        if (status == ZO_OK) {
-            status = zo_cli_tell_time(cli, &run->setup, run->trainer);
-        }
+    if (status == ZO_E_FIT && run->trainer != NULL) {
+        return zo_cli_fail_fit(cli, &run->setup, run->trainer);
     }
-    return status;
+    ZO_TRY(status);
+    zo_cli_print_plan(cli->out, &run->setup, run->trainer);
+    return zo_cli_tell_time(cli, &run->setup, run->trainer);
 }
 
 /* ---- while it runs ------------------------------------------------------- */
@@ -523,6 +542,7 @@ static void open_progress(struct run *run)
         .is_terminal = isatty(fileno(run->cli->out)) != 0,
         .has_loss_scale = config->dtype == ZO_F16,
         .has_clipping = config->gradient_clipping > 0.0,
+        .keeps_best = run->setup.options->keep_best,
         .logging_steps = config->steps_per_print,
         .first_step = run->saving.step + 1,
         .total_steps = run->setup.total_steps,

@@ -26,6 +26,7 @@ struct reader {
     struct zo_spans answers;              /* owned: its labelled stretches */
     int32_t source_max, target_max;       /* 0: not the official script */
     char first_skip[ZO_ERR_TEXT_MAX];     /* why the first row was left out */
+    bool first_is_told;                   /* in a note of its own, instead */
 };
 
 /* How a row in the making ends. */
@@ -118,7 +119,7 @@ static enum zo_status keep_ids(struct reader *reader, const struct zo_row *row,
 /* Remembers why a row was left out, in case none remains. */
 static void remember_skip(struct reader *reader, const char *reason)
 {
-    if (reader->first_skip[0] == '\0') {
+    if (reader->first_skip[0] == '\0' && !reader->first_is_told) {
         (void)snprintf(reader->first_skip, sizeof(reader->first_skip), "%s",
                        reason);
     }
@@ -402,19 +403,41 @@ static enum zo_status read_row(struct reader *reader, const struct zo_row *row)
 
 /* ---- the file ------------------------------------------------------------ */
 
+/* A bad row stops the reading: what would go on, or what the file must be. */
+static enum zo_status advise(const struct reader *reader)
+{
+    const struct zo_err failure = *zo_err_last();
+    const char *advice =
+        !zo_rows_looks_json(reader->rows)
+            ? "; CSV and plain text are not read: want JSON objects, one a "
+              "line, or a JSON array of them"
+        : zo_rows_is_broken(reader->rows)
+            ? ""
+            : "; --skip-bad-rows leaves such rows out";
+
+    return advice[0] == '\0' ? zo_err_adopt(&failure)
+                             : ZO_FAIL(ZO_E_DATA, "%s%s", failure.text, advice);
+}
+
 /* Decides about a failed row: ZO_OK when it is left out. */
 static enum zo_status skip_bad(struct reader *reader, enum zo_status status)
 {
     struct zo_dataset_counts *counts = &reader->dataset->counts;
     char text[ZO_ERR_TEXT_MAX];
 
-    if (status != ZO_E_DATA || !reader->options->skip_bad_rows ||
-        zo_rows_is_broken(reader->rows)) {
+    if (status != ZO_E_DATA) {
         return status;
+    }
+    if (!reader->options->skip_bad_rows || zo_rows_is_broken(reader->rows)) {
+        return advise(reader);
     }
     (void)snprintf(text, sizeof(text), "%s", zo_err_last()->text);
     counts->skipped_bad++;
-    remember_skip(reader, text);
+    if (reader->notes == NULL) {
+        remember_skip(reader, text);
+    } else if (reader->first_skip[0] == '\0') {
+        reader->first_is_told = true;
+    }
     if (reader->notes != NULL && counts->skipped_bad <= BAD_ROWS_NAMED_MAX) {
         return zo_note_add(reader->notes, ZO_NOTE_WARN, "bad row skipped: %s%s",
                            text,
@@ -465,10 +488,11 @@ static enum zo_status read_file(struct reader *reader)
         }
     }
     if (counts->kept == 0) {
-        return ZO_FAIL(ZO_E_DATA, "%s: no row to train on: %lld read%s%s",
+        return ZO_FAIL(ZO_E_DATA, "%s: no row to train on: %lld read%s%s%s",
                        reader->dataset->path, (long long)counts->read,
-                       counts->read > 0 ? ", all left out, the first one: "
+                       counts->read > 0 ? ", all left out"
                                         : ", the file holds none",
+                       reader->first_skip[0] != '\0' ? ", the first one: " : "",
                        reader->first_skip);
     }
     return ZO_OK;
@@ -502,7 +526,8 @@ static enum zo_status summarise(const struct reader *reader)
         zo_text_s((uint64_t)counts->read), (long long)counts->cut, all, skipped,
         (long long)counts->longest_tokens,
         zo_text_s((uint64_t)counts->longest_tokens),
-        (long long)counts->longest_line, all > 0 ? "; the first skipped: " : "",
+        (long long)counts->longest_line,
+        reader->first_skip[0] != '\0' ? "; the first skipped: " : "",
         reader->first_skip);
 }
 

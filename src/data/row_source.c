@@ -20,6 +20,7 @@ struct zo_row_source {
     char *path; /* owned */
     enum source_kind kind;
     bool is_broken;
+    bool looks_json;  /* it begins with { or [ */
     bool has_element; /* an array's element was returned: a comma or ] next */
     bool is_file_end;
     int64_t line; /* of the next byte */
@@ -77,6 +78,11 @@ void zo_row_source_close(struct zo_row_source *source)
 bool zo_row_source_is_broken(const struct zo_row_source *source)
 {
     return source->is_broken;
+}
+
+bool zo_row_source_looks_json(const struct zo_row_source *source)
+{
+    return source->looks_json;
 }
 
 const char *zo_row_source_path(const struct zo_row_source *source)
@@ -181,6 +187,7 @@ static enum zo_status find_kind(struct zo_row_source *source)
         source->chunk_at = sizeof(mark);
     }
     ZO_TRY(skip_blanks(source, &byte));
+    source->looks_json = byte == '[' || byte == '{';
     source->kind = byte == '[' ? KIND_ARRAY : KIND_LINES;
     if (byte == '[') {
         advance(source);

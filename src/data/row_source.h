@@ -54,6 +54,9 @@ enum zo_status zo_row_source_next(struct zo_row_source *source,
 /* True after an error behind which no further row can be found. */
 bool zo_row_source_is_broken(const struct zo_row_source *source);
 
+/* False where the file begins as neither an object nor an array does. */
+bool zo_row_source_looks_json(const struct zo_row_source *source);
+
 const char *zo_row_source_path(const struct zo_row_source *source);
 
 ZO_C_END

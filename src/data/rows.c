@@ -127,6 +127,11 @@ bool zo_rows_is_broken(const struct zo_rows *rows)
     return zo_row_source_is_broken(rows->source);
 }
 
+bool zo_rows_looks_json(const struct zo_rows *rows)
+{
+    return zo_row_source_looks_json(rows->source);
+}
+
 const char *zo_rows_describe(const struct zo_rows *rows)
 {
     return rows->describe;

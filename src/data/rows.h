@@ -102,6 +102,9 @@ enum zo_status zo_rows_next(struct zo_rows *rows, struct zo_row *row_out,
 /* True after an error behind which no further row can be found. */
 bool zo_rows_is_broken(const struct zo_rows *rows);
 
+/* False where the file begins as neither an object nor an array does. */
+bool zo_rows_looks_json(const struct zo_rows *rows);
+
 /*
  * What the rows are, for the user: "prompt and response columns (content;
  * summary)".  Borrowed until close; meaningful after the first good row.

@@ -33,6 +33,13 @@ static enum zo_status choose(const struct zo_devices_options *options,
                        "--backend cuda: no GPU that this build can use; "
                        "--backend host trains on the processor");
     }
+    if (options->backend == ZO_BACKEND_AUTO && gpus == 0 &&
+        options->indices != NULL) {
+        return ZO_FAIL(ZO_E_USAGE,
+                       "--devices names GPUs, and there is none that this "
+                       "build can use; --backend host takes the processor, "
+                       "with --num-devices N virtual devices");
+    }
     *backend_out = gpus > 0 ? &cuda_backend : &host_backend;
     *there_out = gpus > 0 ? gpus : ZO_DEVICES_MAX;
     return ZO_OK;

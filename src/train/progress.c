@@ -167,7 +167,9 @@ void zo_progress_eval(struct zo_progress *progress,
     }
     append(line, "  rows %lld  in %s%s", (long long)metrics->rows,
            zo_clock_span(span, metrics->seconds),
-           metrics->is_best ? "  the best so far" : "");
+           metrics->is_best && progress->options.keeps_best
+               ? "  the best so far"
+               : "");
     put_line(progress, line, true);
 }
 

@@ -26,6 +26,7 @@ struct zo_progress_options {
     bool is_terminal;      /* may rewrite a line */
     bool has_loss_scale;   /* fp16: print the scale */
     bool has_clipping;     /* print the clip coefficient */
+    bool keeps_best;       /* say which evaluation was the best so far */
     int64_t logging_steps; /* every so many; >= 1 */
     int64_t first_step;    /* of this run; after a resume above 1 */
     int64_t total_steps;   /* the run's last step */
