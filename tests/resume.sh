@@ -336,6 +336,14 @@ else
   skip 'a state that the disk has no room for is not begun' 'no unshare'
 fi
 
+# At this rate the weights overflow, and every scale.
+diverges() {
+  exits 0 train --model words --data ids.jsonl --fp16 --learning-rate 100 \
+    --max-steps 60 --save-only-model --output wild &&
+    says ' of 60 steps were skipped, since gradients were not finite'
+}
+case_ 'that most steps were skipped is told' diverges
+
 # ---- signals ----
 steps=2000
 # A shell has its background jobs ignore SIGINT, nohup all of them SIGHUP, and

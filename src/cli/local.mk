@@ -77,6 +77,7 @@ libzo_a_SOURCES += \
 	src/cli/report_step.c \
 	src/cli/report_trace.c \
 	src/cli/saving.c \
+	src/cli/saving_begin.c \
 	src/cli/saving.h \
 	src/cli/saving_settings.c \
 	src/cli/saving_thread.c \
@@ -88,6 +89,8 @@ libzo_a_SOURCES += \
 	src/cli/slow_nvme.c \
 	src/cli/slow_nvme.h \
 	src/cli/train.c \
+	src/cli/train_monitor.c \
+	src/cli/train_monitor.h \
 	src/cli/variant.c \
 	src/cli/variant.h
 

@@ -9,6 +9,7 @@
 #include "src/base/arith.h"
 #include "src/base/clock.h"
 #include "src/base/memory.h"
+#include "src/base/text.h"
 #include "src/checkpoint/disk_file.h"
 #include "src/checkpoint/state_reader.h"
 #include "src/cli/cli.h"
@@ -19,6 +20,7 @@
 #include "src/cli/setup.h"
 #include "src/cli/signals.h"
 #include "src/cli/slow_nvme.h"
+#include "src/cli/train_monitor.h"
 #include "src/train/monitor.h"
 #include "src/train/watch.h"
 
@@ -37,6 +39,7 @@ struct run {
     struct zo_saving saving;
     struct zo_folders output;
     struct zo_watch watch;                       /* with --watch */
+    int64_t skipped_steps;                       /* up to the last */
     char *model_path, *best_path, *metrics_path; /* owned; in --output */
     const char *source_path, *tokenizer_path;    /* borrowed; or NULL */
     char *config_json;                           /* owned; or NULL */
@@ -189,58 +192,6 @@ static enum zo_status open_trace(struct run *run)
     return ZO_OK;
 }
 
-/* FOLDER/JOB of a section; the caller owns *path_out, NULL when not wanted. */
-static enum zo_status find_monitor(const struct run *run,
-                                   const struct zo_run_monitor *monitor,
-                                   const char *name, char **path_out)
-{
-    char *folder = NULL;
-    enum zo_status status;
-
-    if (!monitor->is_enabled) {
-        return ZO_OK;
-    }
-    if (monitor->output_path != NULL) {
-        return zo_disk_join(monitor->output_path, monitor->job_name, path_out);
-    }
-    ZO_TRY(zo_disk_join(run->setup.options->output, name, &folder));
-    status = zo_disk_join(folder, monitor->job_name, path_out);
-    zo_free(folder);
-    return status;
-}
-
-/* What the JSON's sections tensorboard and csv_monitor ask for: whether it can
- * be had, or with `opens` the files. */
-static enum zo_status open_monitor(struct run *run, bool opens)
-{
-    const struct zo_run_config *config = &run->setup.config;
-    char *tensorboard = NULL, *csv = NULL;
-    enum zo_status status;
-
-    if (!config->tensorboard.is_enabled && !config->csv_monitor.is_enabled) {
-        return ZO_OK;
-    }
-    status =
-        find_monitor(run, &config->tensorboard, "tensorboard", &tensorboard);
-    if (status == ZO_OK) {
-        status = find_monitor(run, &config->csv_monitor, "csv_monitor", &csv);
-    }
-    if (status == ZO_OK) {
-        const struct zo_monitor_options monitor = {
-            .tensorboard = tensorboard,
-            .csv = csv,
-            .step_rows = config->train_batch_rows,
-            .has_loss_scale = config->dtype == ZO_F16,
-        };
-
-        status = opens ? zo_monitor_open(&monitor, &run->monitor)
-                       : zo_monitor_check(&monitor);
-    }
-    zo_free(tensorboard);
-    zo_free(csv);
-    return status;
-}
-
 /* Two that write one file would spoil it. */
 static enum zo_status check_trace(const struct run *run)
 {
@@ -266,7 +217,7 @@ static enum zo_status check_files(struct run *run)
 
     ZO_TRY(zo_metrics_check(&metrics));
     ZO_TRY(check_trace(run));
-    return open_monitor(run, false);
+    return zo_cli_check_monitor(&run->setup);
 }
 
 /* Everything that can be refused is, before memory is taken. */
@@ -418,6 +369,7 @@ static enum zo_status on_step(void *context,
 {
     struct run *run = context;
 
+    run->skipped_steps = metrics->skipped_steps;
     show_step(run, metrics);
     ZO_TRY(tell_slow_nvme(run, metrics));
     ZO_TRY(keep_going(run, "metrics", zo_metrics_step(run->metrics, metrics)));
@@ -599,7 +551,7 @@ static enum zo_status fill_states(struct run *run)
                                  : fill_weights(run));
     ZO_TRY(run->trace == NULL ? ZO_OK : zo_trace_create(run->trace));
     ZO_TRY(open_metrics(run));
-    ZO_TRY(open_monitor(run, true));
+    ZO_TRY(zo_cli_open_monitor(&run->setup, &run->monitor));
     open_progress(run);
     zo_cli_print_notes(run->cli);
     return zo_saving_begin(&run->saving);
@@ -636,8 +588,20 @@ static enum zo_status stop(struct run *run, int64_t steps)
 /* Every step is done. */
 static enum zo_status finish(struct run *run)
 {
+    const int64_t steps = run->setup.total_steps;
+
     ZO_TRY(write_model(run, run->model_path));
     (void)fprintf(run->cli->out, "the model is in %s\n", run->model_path);
+    if (run->skipped_steps > steps / 2) {
+        ZO_TRY(zo_note_add(&run->cli->notes, ZO_NOTE_WARN,
+                           "%" PRId64 " of %" PRId64 " step%s were skipped, "
+                           "since gradients were not finite: the model is "
+                           "hardly trained; try a lower learning rate, "
+                           "gradient_clipping, or bf16",
+                           run->skipped_steps, steps,
+                           zo_text_s((uint64_t)steps)));
+        zo_cli_print_notes(run->cli);
+    }
     return ZO_OK;
 }
 
