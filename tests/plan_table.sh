@@ -54,7 +54,7 @@ columns() {
 }
 # What needs least is found, not presumed.
 smallest() {
-  test "$(sed -n 's/^  the row with least GPU memory: .*(\(.*\) GiB)/\1/p' out |
+  test "$(sed -n 's/^  of these rows, least GPU memory: .*(\(.*\) GiB)/\1/p' out |
     tail -n 1)" = "$(awk '/^2 dev/ { on = 1 } on && /^  [0-3] .* yes / {
       sub(/optimizer |both |planned, /, ""); print $3 }' out |
       sort -n | head -n 1)"

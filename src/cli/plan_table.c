@@ -9,9 +9,10 @@
 #include "src/base/memory.h"
 #include "src/base/text.h"
 
-#define GIB    1073741824.0
-#define MIB    1048576.0
-#define FASTER 0.995 /* of the time: less is no difference */
+#define GIB     1073741824.0
+#define MIB     1048576.0
+#define FASTER  0.995 /* of the time: less is no difference */
+#define AS_FAST 1.001
 /* States of fewer parameters are below 1 GiB, and told in MiB. */
 #define SMALL_MODEL_PARAMETERS (INT64_C(1) << 26)
 
@@ -140,9 +141,10 @@ static void print_title(FILE *out)
         "ZeRO stages and offloads, literally as asked for "
         "(zero_offload.fill false);\n"
         "\"planned\" is what the planner chooses.  A row that does not "
-        "fit has the least\n"
-        "that it needs.  DeepSpeed's estimators count states alone, not "
-        "activations.\n",
+        "fit is shown with\n"
+        "least of the memory that it lacks.  DeepSpeed's estimators count "
+        "states alone,\n"
+        "not activations.\n",
         out);
 }
 
@@ -240,7 +242,7 @@ static void print_smallest(FILE *out, const struct look *look,
     }
     if (least != NULL) {
         (void)fprintf(out,
-                      "  the row with least %s memory: stage %d, %s (%s)\n",
+                      "  of these rows, least %s memory: stage %d, %s (%s)\n",
                       look->device, least->row->stage, least->row->offload,
                       zo_text_gib(text, sizeof(text), least->gpu_bytes));
     }
@@ -254,7 +256,9 @@ static bool is_faster(const struct zo_plan_cell *cell,
     }
     /* Where no time is known, what comes first is on faster memory. */
     return cell->step_seconds > 0.0 &&
-           cell->step_seconds < FASTER * best->step_seconds;
+           (cell->step_seconds < FASTER * best->step_seconds ||
+            (cell->step_seconds <= AS_FAST * best->step_seconds &&
+             cell->gpu_bytes < best->gpu_bytes));
 }
 
 static enum zo_status plan_rows(const struct zo_cli *cli, FILE *out,
