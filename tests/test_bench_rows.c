@@ -175,6 +175,18 @@ static void test_no_memory(void)
     zo_bench_rows_fini(&rows);
 }
 
+/* A slow step, all of it waiting, does not make the median's wait longer. */
+static void test_time(void)
+{
+    struct zo_bench_step steps[] = {
+        {10.0, 9.5}, {1.25, 0.5}, {1.0, 0.25}, {1.5, 0.75}, {1.125, 0.375}};
+    struct zo_bench_row row = {.steps = 5};
+
+    zo_bench_row_time(&row, steps);
+    TAP_CHECK(row.median_seconds == 1.25 && row.exposed_seconds == 0.5);
+    TAP_CHECK(row.min_seconds == 1.0 && row.max_seconds == 10.0);
+}
+
 int main(void)
 {
     static const struct tap_case cases[] = {
@@ -183,6 +195,7 @@ int main(void)
         {"hostile files are refused, or hold no rows", test_hostile},
         {"files of something else are not touched", test_others},
         {"without memory nothing is read", test_no_memory},
+        {"what is exposed is of the median step", test_time},
     };
     const int fd = mkstemp(path);
     int code;

@@ -393,6 +393,14 @@ profiles() {
       --profile 4080 --output never && says 'neither a file nor one of'
 }
 case_ 'rates that are not there, or of other devices, are refused' profiles
+# More memory than the card of the profile has.
+larger() {
+  set -- plan --model words --profile 4090 --set zero_offload.fill=false
+  exits 0 "$@" --gpu-memory 80G &&
+    test "$(grep -c '^warning: --gpu-memory 80.00 GiB: a 4090 has 24.00 GiB$' \
+      err)" -eq 1 && exits 0 "$@" --gpu-memory 24G && ! says 'a 4090 has'
+}
+case_ 'a budget above the card is warned of' larger
 # Longer rows than the model was made for.
 lengths() {
   seq=$(sed -n 's/.*"seq_length": *\([0-9]*\).*/\1/p' words/config.json) &&

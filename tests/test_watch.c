@@ -134,6 +134,27 @@ static void end(struct zo_watch *watch)
     (void)fclose(watch->options.file);
 }
 
+/* 9 rows: the step, losses, 2 GPUs, the host, 3 engines, the cursor. */
+static void test_few_rows(void)
+{
+    const struct zo_step_metrics step = a_step(3, 2.5);
+    struct zo_watch watch = begin(true);
+
+    TAP_CHECK(zo_watch_draws(&watch, 0, &step));
+    TAP_CHECK(zo_watch_draws(&watch, 9, &step));
+    TAP_CHECK(!zo_watch_draws(&watch, 8, &step));
+    zo_watch_step(&watch, &step, (double)NAN, false);
+    zo_watch_step(&watch, &step, (double)NAN, true);
+    TAP_CHECK(zo_watch_draws(&watch, 9, &step));
+    zo_watch_step(&watch, &step, (double)NAN, true);
+    end(&watch);
+    TAP_CHECK(show());
+    TAP_CHECK(strncmp(rows[0], "  GPU 6.00 GiB  host", 20) == 0);
+    TAP_CHECK(strncmp(rows[1], "step 3/20", 9) == 0);
+    TAP_CHECK(rows[8][0] != '\0' && rows[9][0] == '\0');
+    free(text);
+}
+
 static void test_view(void)
 {
     struct zo_watch watch = begin(true);
@@ -211,6 +232,7 @@ static void test_no_loss(void)
 }
 
 static const struct tap_case cases[] = {
+    {"too few rows get plain lines", test_few_rows},
     {"the view has the loss, a bar a tier and a bar an engine", test_view},
     {"each view is drawn over the last, below other lines", test_redraw},
     {"without a terminal a logging step gets one plain line", test_plain},

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -428,4 +429,28 @@ void zo_bench_file_close(struct zo_bench_file *file)
         zo_free(file->path);
         zo_free(file);
     }
+}
+
+/* ---- times ---------------------------------------------------------------
+ */
+
+static int by_seconds(const void *left, const void *right)
+{
+    const struct zo_bench_step *a = left, *b = right;
+
+    return a->seconds != b->seconds
+               ? (a->seconds < b->seconds ? -1 : 1)
+               : (a->exposed_seconds > b->exposed_seconds) -
+                     (a->exposed_seconds < b->exposed_seconds);
+}
+
+void zo_bench_row_time(struct zo_bench_row *row, struct zo_bench_step *steps)
+{
+    const struct zo_bench_step *median = &steps[row->steps / 2];
+
+    qsort(steps, (size_t)row->steps, sizeof(steps[0]), by_seconds);
+    row->median_seconds = median->seconds;
+    row->exposed_seconds = median->exposed_seconds;
+    row->min_seconds = steps[0].seconds;
+    row->max_seconds = steps[row->steps - 1].seconds;
 }

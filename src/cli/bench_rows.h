@@ -49,7 +49,7 @@ struct zo_bench_row {
     uint64_t gpu_purposes[ZO_PURPOSES], host_purposes[ZO_PURPOSES];
     int64_t steps; /* measured */
     double median_seconds, min_seconds, max_seconds;
-    double exposed_seconds;   /* of a step, in which no device computed */
+    double exposed_seconds;   /* of the median step: no device computed */
     double predicted_seconds; /* by rates measured before */
     double engine_seconds[ZO_ENGINES];
     uint64_t h2d_bytes, d2h_bytes; /* of a step */
@@ -94,6 +94,15 @@ zo_bench_file_open(const char *path,
 enum zo_status zo_bench_file_add(struct zo_bench_file *file,
                                  const struct zo_bench_row *row) ZO_MUST_CHECK;
 void zo_bench_file_close(struct zo_bench_file *file); /* NULL is allowed */
+
+/* A step that was measured. */
+struct zo_bench_step {
+    double seconds, exposed_seconds;
+};
+
+/* Sorts row->steps (1 or more) of them, and gives the row their times: what is
+ * exposed is of the step whose time is the median, and so never above it. */
+void zo_bench_row_time(struct zo_bench_row *row, struct zo_bench_step *steps);
 
 ZO_C_END
 

@@ -51,8 +51,7 @@ void zo_bench_close(struct zo_bench *bench)
 struct run {
     const struct zo_setup *setup;
     struct zo_bench_row *row;
-    double seconds[STEPS_MAX];
-    double exposed_seconds;
+    struct zo_bench_step steps[STEPS_MAX]; /* row->steps of them */
 };
 
 static void add_engines(struct zo_bench_row *row,
@@ -99,28 +98,21 @@ static enum zo_status on_step(void *context,
 {
     struct run *run = context;
     struct zo_bench_row *row = run->row;
+    const double idle = metrics->step_seconds - metrics->compute_seconds;
 
     row->loss = metrics->loss;
     if (metrics->step <= ZO_BENCH_WARM_UPS || metrics->overflow ||
         row->steps == STEPS_MAX) {
         return ZO_OK;
     }
-    run->seconds[row->steps++] = metrics->step_seconds;
+    run->steps[row->steps++] = (struct zo_bench_step){
+        .seconds = metrics->step_seconds,
+        .exposed_seconds = idle > 0.0 ? idle : 0.0,
+    };
     row->tokens = metrics->tokens;
     row->process_bytes = metrics->host_bytes;
-    if (metrics->step_seconds > metrics->compute_seconds) {
-        run->exposed_seconds +=
-            metrics->step_seconds - metrics->compute_seconds;
-    }
     add_engines(row, metrics);
     return read_driver(run);
-}
-
-static int by_seconds(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-
-    return a < b ? -1 : a > b;
 }
 
 /* From sums to figures of a step. */
@@ -136,12 +128,7 @@ static enum zo_status finish(struct run *run)
                        "more than %d",
                        row->label, ZO_BENCH_WARM_UPS);
     }
-    qsort(run->seconds, (size_t)row->steps, sizeof(run->seconds[0]),
-          by_seconds);
-    row->median_seconds = run->seconds[row->steps / 2];
-    row->min_seconds = run->seconds[0];
-    row->max_seconds = run->seconds[row->steps - 1];
-    row->exposed_seconds = run->exposed_seconds / steps;
+    zo_bench_row_time(row, run->steps);
     for (int e = 0; e < ZO_ENGINES; e++) {
         row->engine_seconds[e] /= steps;
     }

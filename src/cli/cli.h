@@ -70,8 +70,10 @@ FILE *zo_cli_err(const struct zo_cli *cli);
 /* Prints the notes so far to cli->err and empties the list. */
 void zo_cli_print_notes(struct zo_cli *cli);
 
-/* Columns of the terminal that a stream goes to; 0 where it goes to none. */
+/* Columns and rows of the terminal that a stream goes to; 0 where it goes to
+ * none, or to one that does not tell. */
 int zo_cli_columns(FILE *file);
+int zo_cli_rows(FILE *file);
 
 /*
  * Text out of a file on one line of a table: control characters escaped, line

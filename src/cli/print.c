@@ -40,14 +40,25 @@ enum zo_status zo_cli_flush(FILE *file, const char *name)
     return ZO_OK;
 }
 
-int zo_cli_columns(FILE *file)
+static struct winsize size_of(FILE *file)
 {
+    const struct winsize none = {0};
     struct winsize size = {0};
 
     return isatty(fileno(file)) == 1 &&
                    ioctl(fileno(file), TIOCGWINSZ, &size) == 0
-               ? size.ws_col
-               : 0;
+               ? size
+               : none;
+}
+
+int zo_cli_columns(FILE *file)
+{
+    return size_of(file).ws_col;
+}
+
+int zo_cli_rows(FILE *file)
+{
+    return size_of(file).ws_row;
 }
 
 /* Columns of a terminal that a character takes. */

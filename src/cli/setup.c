@@ -54,10 +54,12 @@ enum zo_status zo_setup_gpu_room(const struct zo_machine *machine, int device,
 
 /* A shipped machine: its GPU's memory, and as much on the host as is asked
  * for. */
-static void set_budgets_elsewhere(struct zo_setup *setup)
+static enum zo_status set_budgets_elsewhere(struct zo_setup *setup,
+                                            struct zo_notes *notes)
 {
     const struct zo_options *options = setup->options;
     const struct zo_profile *profile = zo_profile_find(options->profile);
+    char asked[32], has[32];
 
     setup->host_room_bytes = ZO_SYSTEM_NO_LIMIT;
     setup->host_memory_bytes = options->host_memory_bytes;
@@ -65,6 +67,13 @@ static void set_budgets_elsewhere(struct zo_setup *setup)
         options->gpu_memory_bytes > 0
             ? options->gpu_memory_bytes
             : less(profile->device_bytes, GPU_RESERVE_BYTES);
+    return setup->gpu_memory_bytes <= profile->device_bytes
+               ? ZO_OK
+               : zo_note_add(
+                     notes, ZO_NOTE_WARN, "--gpu-memory %s: a %s has %s",
+                     zo_text_gib(asked, sizeof(asked), setup->gpu_memory_bytes),
+                     profile->name,
+                     zo_text_gib(has, sizeof(has), profile->device_bytes));
 }
 
 enum zo_status zo_setup_note_budgets(const char *const *names,
@@ -117,8 +126,7 @@ static enum zo_status set_budgets(struct zo_setup *setup,
     uint64_t host;
 
     if (zo_setup_plans_elsewhere(setup)) {
-        set_budgets_elsewhere(setup);
-        return ZO_OK;
+        return set_budgets_elsewhere(setup, notes);
     }
 
     zo_system_read("", &system);

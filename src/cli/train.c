@@ -330,9 +330,11 @@ static enum zo_status tell_slow_nvme(struct run *run,
 static void show_step(struct run *run, const struct zo_step_metrics *metrics)
 {
     const bool draws =
-        run->setup.options->watch && run->watch.options.is_terminal;
+        run->setup.options->watch &&
+        zo_watch_draws(&run->watch, zo_cli_rows(run->cli->out), metrics);
 
     if (draws) {
+        zo_progress_break(&run->progress);
         zo_progress_follow(&run->progress, metrics);
     } else {
         zo_progress_step(&run->progress, metrics);

@@ -275,15 +275,42 @@ static void print(struct zo_watch *watch, const struct zo_step_metrics *metrics)
     put(watch, "\n");
 }
 
+/* Of a view, with the line that the cursor is left in. */
+static int rows_of(const struct zo_step_metrics *metrics)
+{
+    const int devices = (int)metrics->device_count;
+    struct engine engines[ENGINES];
+    int rows = 4; /* the step, losses, the host, the cursor */
+
+    rows += devices > DEVICES_MAX ? DEVICES_MAX + 1 : devices;
+    rows += metrics->nvme_bytes > 0 ? 1 : 0;
+    list_engines(metrics, engines);
+    for (size_t e = 0; e < ENGINES; e++) {
+        rows += is_busy(&engines[e]) ? 1 : 0;
+    }
+    return rows;
+}
+
+bool zo_watch_draws(struct zo_watch *watch, int rows,
+                    const struct zo_step_metrics *metrics)
+{
+    watch->options.rows = rows;
+    return watch->options.is_terminal &&
+           (rows == 0 || rows >= rows_of(metrics));
+}
+
 void zo_watch_step(struct zo_watch *watch,
                    const struct zo_step_metrics *metrics,
                    double remaining_seconds, bool is_logged)
 {
     keep_loss(watch, metrics->loss);
-    if (watch->options.is_terminal) {
+    if (zo_watch_draws(watch, watch->options.rows, metrics)) {
         draw(watch, metrics, remaining_seconds);
-    } else if (is_logged) {
-        print(watch, metrics);
+    } else {
+        zo_watch_break(watch); /* a view that stood here scrolls away */
+        if (is_logged) {
+            print(watch, metrics);
+        }
     }
     (void)fflush(watch->options.file);
 }

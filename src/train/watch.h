@@ -2,8 +2,9 @@
  * The live view of a run: a bar a tier, a bar an engine, and the loss.
  *
  * Layer 7.  The stream comes from the caller.  On a terminal the view is drawn
- * over itself after every step; where there is none, a logging step gets one
- * plain line with the same numbers, behind that of progress.h.
+ * over itself after every step; where there is none, or one of too few rows, a
+ * logging step gets one plain line with the same numbers, behind that of
+ * progress.h.
  *
  * Threads: one.  Nothing is allocated.
  */
@@ -17,6 +18,7 @@ ZO_C_BEGIN
 struct zo_watch_options {
     FILE *file;       /* borrowed */
     bool is_terminal; /* may be drawn over */
+    int rows;         /* of the terminal; 0: not known, enough */
     int64_t total_steps;
     const char *device; /* what one is called: "GPU", "device"; borrowed */
     /* What a tier may take; 0: not known. */
@@ -35,6 +37,10 @@ struct zo_watch {
 
 void zo_watch_init(struct zo_watch *watch,
                    const struct zo_watch_options *options);
+
+/* Whether a step gets a view; `rows`, 0 for not known, may have changed. */
+bool zo_watch_draws(struct zo_watch *watch, int rows,
+                    const struct zo_step_metrics *metrics);
 
 /* After a step; remaining_seconds may be NaN.  is_logged: a plain line is
  * wanted where there is no terminal. */
