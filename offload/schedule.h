@@ -86,7 +86,7 @@ const char *zo_engine_text(enum zo_engine engine); /* "compute", "h2d", ... */
 /* For people, short for what a plan calls them: "computation", "to device"; at
  * most 11 bytes. */
 const char *zo_engine_words(enum zo_engine engine);
-const char *zo_tier_text(enum zo_tier tier);       /* "GPU", "host", ... */
+const char *zo_tier_text(enum zo_tier tier); /* "GPU", "host", ... */
 
 /* An index into a program's buffers. */
 typedef uint32_t zo_buffer_id;
