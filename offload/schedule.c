@@ -23,6 +23,16 @@ const char *zo_engine_text(enum zo_engine engine)
     return texts[engine];
 }
 
+const char *zo_engine_words(enum zo_engine engine)
+{
+    static const char *const texts[ZO_ENGINES] = {
+        "computation", "to device", "from device",
+        "collectives", "processor", "NVMe",
+    };
+
+    return texts[engine];
+}
+
 const char *zo_tier_text(enum zo_tier tier)
 {
     static const char *const texts[ZO_TIERS] = {

@@ -83,7 +83,10 @@ enum zo_purpose {
 /* "gradient sums (fp32)".  Static storage. */
 const char *zo_purpose_text(enum zo_purpose purpose);
 const char *zo_engine_text(enum zo_engine engine); /* "compute", "h2d", ... */
-const char *zo_tier_text(enum zo_tier tier);       /* "GPU", "host", ... */
+/* For people, short for what a plan calls them: "computation", "to device"; at
+ * most 11 bytes. */
+const char *zo_engine_words(enum zo_engine engine);
+const char *zo_tier_text(enum zo_tier tier); /* "GPU", "host", ... */
 
 /* An index into a program's buffers. */
 typedef uint32_t zo_buffer_id;

@@ -91,7 +91,7 @@ case_ 'a FIFO in the place of a file is refused, and not waited for' fifos
 
 watching() {
   train 0 watched --watch && test "$(grep -c '^step' out)" -eq 3 &&
-    test "$(grep -c '^  device .* host .* compute' out)" -eq 3 &&
+    test "$(grep -c '^  device .* host .* computation .* processor ' out)" -eq 3 &&
     ! grep -q "$(printf '\033')" out
 }
 case_ '--watch without a terminal adds a plain line a step' watching

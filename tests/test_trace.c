@@ -200,8 +200,15 @@ static bool lanes_are_free(void)
 static void check_lanes(void)
 {
     static const char *const names[] = {
-        "steps",     "GPU 0 compute", "GPU 1 compute", "GPU 0 h2d", "GPU 1 h2d",
-        "GPU 0 d2h", "GPU 1 d2h",     "collectives",   "CPU 0",
+        "steps",
+        "GPU 0 computation",
+        "GPU 1 computation",
+        "GPU 0 to device",
+        "GPU 1 to device",
+        "GPU 0 from device",
+        "GPU 1 from device",
+        "collectives",
+        "processor 0",
     };
     int events = 0;
 
@@ -222,7 +229,7 @@ static void check_lanes(void)
 /* Copies tell their bytes and rate, layers their name, all their step. */
 static void check_args(void)
 {
-    const int64_t copies = find_lane("GPU 0 h2d");
+    const int64_t copies = find_lane("GPU 0 to device");
     const int64_t steps = find_lane("steps");
     bool has_unit = false, has_micro = false;
 

@@ -165,15 +165,16 @@ static void test_view(void)
     TAP_CHECK(show());
     TAP_CHECK(strcmp(rows[0], "step 3/20  epoch 0.50  loss 2.5000  lr 0.0001  "
                               "250 tok/s  ETA 0:34") == 0);
-    TAP_CHECK(strcmp(rows[2], "  GPU 0    [###############...............]  "
+    TAP_CHECK(strcmp(rows[2], "  GPU 0       [##############..............]  "
                               "6.00 GiB of 12.00 GiB, peak 7.00 GiB") == 0);
-    TAP_CHECK(strstr(rows[3], "  GPU 1    [########....") == rows[3]);
-    TAP_CHECK(strstr(rows[4], "  host     [#######################.......]") ==
+    TAP_CHECK(strstr(rows[3], "  GPU 1       [#######.....") == rows[3]);
+    TAP_CHECK(strstr(rows[4], "  host        [#####################.......]") ==
               rows[4]);
-    TAP_CHECK(strstr(rows[5], "compute") != NULL);
+    TAP_CHECK(strstr(rows[5], "  computation ") != NULL);
     TAP_CHECK(strstr(rows[5], " 75 % busy") != NULL);
     TAP_CHECK(strstr(rows[6], " 50 % busy  12 GB/s") != NULL);
-    TAP_CHECK(strstr(rows[7], "  CPU ") == rows[7]); /* d2h was not timed */
+    TAP_CHECK(strstr(rows[7], "  processor ") ==
+              rows[7]); /* d2h was not timed */
     TAP_CHECK(rows[8][0] == '\0');
     free(text);
 }
@@ -199,7 +200,7 @@ static void test_redraw(void)
     TAP_CHECK(strcmp(rows[8], "saved") == 0);
     TAP_CHECK(strncmp(rows[9], "step 50/20", 10) == 0);
     TAP_CHECK(rows[17][0] == '\0');
-    TAP_CHECK(strstr(rows[10], "  losses   #") == rows[10]);
+    TAP_CHECK(strstr(rows[10], "  losses      #") == rows[10]);
     TAP_CHECK(strstr(rows[10], "_  2.5000 to 4.4500") != NULL);
     free(text);
 }
@@ -212,8 +213,8 @@ static void test_plain(void)
     zo_watch_step(&watch, &step, (double)NAN, false);
     zo_watch_step(&watch, &step, (double)NAN, true);
     end(&watch);
-    TAP_CHECK(strcmp(text, "  GPU 6.00 GiB  host 48.00 GiB  compute 75 %  "
-                           "h2d 50 %  12 GB/s  CPU 25 %\n") == 0);
+    TAP_CHECK(strcmp(text, "  GPU 6.00 GiB  host 48.00 GiB  computation 75 %  "
+                           "to device 50 %  12 GB/s  processor 25 %\n") == 0);
     free(text);
 }
 

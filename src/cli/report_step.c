@@ -14,7 +14,7 @@
 #include "src/cli/report_figures.h"
 #include "src/cli/report_scale.h"
 
-#define LEFT          118.0
+#define LEFT          130.0
 #define RIGHT         (ZO_PAGE_WIDTH - 56.0)
 #define COLUMNS       440 /* of memory */
 #define CELLS         780 /* of a lane */
@@ -61,7 +61,7 @@ struct view {
 
 /* ---- what is shown ------------------------------------------------------- */
 
-/* "GPU 3" and "GPU 3 compute" behind "GPU ": 3; -1 for all else. */
+/* "GPU 3" and "GPU 3 computation" behind "GPU ": 3; -1 for all else. */
 static int number_behind(const char *name, const char *what)
 {
     const size_t length = strlen(what);
@@ -80,7 +80,8 @@ static bool is_drawn(const char *name)
 {
     return number_behind(name, "GPU ") < DEVICES_DRAWN &&
            number_behind(name, "device ") < DEVICES_DRAWN &&
-           number_behind(name, "CPU ") < CPUS_DRAWN;
+           number_behind(name, "processor ") < CPUS_DRAWN &&
+           number_behind(name, "CPU ") < CPUS_DRAWN; /* of older traces */
 }
 
 static bool has_spans(const struct view *view, int lane)
@@ -400,7 +401,7 @@ static void put_lane(struct zo_page *page, const struct view *view,
 
     zo_page_put(page, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">",
                 LEFT - 6.0, top + 14.0);
-    zo_page_text(page, name, 18);
+    zo_page_text(page, name, 20);
     zo_page_put(page, "</text><path d=\"M%.1f %.1fH%.1f\" stroke=\"#999\"/>\n",
                 LEFT, top + LANE_HEIGHT, RIGHT);
     for (int c = 0; c < CELLS;) {
@@ -538,8 +539,9 @@ static void put_figure(struct zo_page *page, const struct view *view,
                     "of the step in which it worked."
                   : "Bytes of the program's own memory; a device's context and "
                     "libraries come on top. At the right of a lane: the share "
-                    "of the step in which it worked. Further devices and CPU "
-                    "workers are in the trace, not in the figure.");
+                    "of the step in which it worked. Further devices and "
+                    "lanes of the processor are in the trace, not in the "
+                    "figure.");
 }
 
 void zo_report_steps(struct zo_page *page, const struct zo_report_data *data)

@@ -304,12 +304,12 @@ static void put_lane_of_ops(struct zo_trace *trace, uint32_t lane)
         (void)snprintf(name, sizeof(name), "NVMe %u",
                        lane - worker_lane(trace, WORKERS));
     } else if (lane >= workers) {
-        (void)snprintf(name, sizeof(name), "CPU %u", lane - workers);
+        (void)snprintf(name, sizeof(name), "processor %u", lane - workers);
     } else if (op->engine == ZO_ENGINE_COLLECTIVE) {
         (void)snprintf(name, sizeof(name), "collectives");
     } else {
         (void)snprintf(name, sizeof(name), "%s %d %s", device_word(trace),
-                       op->device, zo_engine_text(op->engine));
+                       op->device, zo_engine_words(op->engine));
     }
     put_lane(trace, lane, name);
 }

@@ -4,10 +4,11 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "offload/schedule.h"
 #include "src/base/clock.h"
 #include "src/base/text.h"
 
-#define BAR_CHARS 30
+#define BAR_CHARS 28
 #define DEVICES_MAX                                          \
     8 /* bars of GPUs; the fullest of the others is one more \
        */
@@ -75,7 +76,7 @@ static void put_tier(struct zo_watch *watch, const char *name, uint64_t bytes,
 {
     char now[16], limit[16], peak[16];
 
-    put(watch, "  %-8s ", name);
+    put(watch, "  %-11s ", name);
     put_bar(watch, limit_bytes > 0 ? (double)bytes / (double)limit_bytes : 0.0);
     put(watch, "  %s", gib(now, bytes));
     if (limit_bytes > 0) {
@@ -112,22 +113,26 @@ static void put_tiers(struct zo_watch *watch,
 
 /* ---- engines ------------------------------------------------------------- */
 
-#define ENGINES 6
+#define ENGINES ZO_ENGINES
 
 static void list_engines(const struct zo_step_metrics *metrics,
                          struct engine engines[ENGINES])
 {
     const struct engine list[ENGINES] = {
-        {"compute", metrics->compute_seconds, 0},
-        {"h2d", metrics->h2d_seconds, metrics->h2d_bytes},
-        {"d2h", metrics->d2h_seconds, metrics->d2h_bytes},
-        {"exchange", metrics->collective_seconds, 0},
-        {"CPU", metrics->cpu_seconds, 0},
-        {"NVMe", metrics->nvme_seconds,
-         metrics->nvme_read_bytes + metrics->nvme_write_bytes},
+        [ZO_ENGINE_COMPUTE] = {NULL, metrics->compute_seconds, 0},
+        [ZO_ENGINE_H2D] = {NULL, metrics->h2d_seconds, metrics->h2d_bytes},
+        [ZO_ENGINE_D2H] = {NULL, metrics->d2h_seconds, metrics->d2h_bytes},
+        [ZO_ENGINE_COLLECTIVE] = {NULL, metrics->collective_seconds, 0},
+        [ZO_ENGINE_CPU] = {NULL, metrics->cpu_seconds, 0},
+        [ZO_ENGINE_NVME] = {NULL, metrics->nvme_seconds,
+                            metrics->nvme_read_bytes +
+                                metrics->nvme_write_bytes},
     };
 
     memcpy(engines, list, sizeof(list));
+    for (int e = 0; e < ENGINES; e++) {
+        engines[e].name = zo_engine_words((enum zo_engine)e);
+    }
 }
 
 static bool is_busy(const struct engine *engine)
@@ -161,7 +166,7 @@ static void put_engines(struct zo_watch *watch,
         if (is_busy(&engines[e])) {
             const double share = share_of(&engines[e], metrics);
 
-            put(watch, "  %-8s ", engines[e].name);
+            put(watch, "  %-11s ", engines[e].name);
             put_bar(watch, share);
             put(watch, "  %3.0f %% busy", share * 100.0);
             put_rate(watch, &engines[e]);
@@ -198,7 +203,7 @@ static void put_losses(struct zo_watch *watch)
         least = fmin(least, watch->losses[i]);
         most = fmax(most, watch->losses[i]);
     }
-    put(watch, "  losses   ");
+    put(watch, "  losses      ");
     for (int i = 0; i < watch->loss_count; i++) {
         const double share =
             most > least ? (watch->losses[i] - least) / (most - least) : 0.0;
