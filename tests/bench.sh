@@ -155,7 +155,7 @@ frontier() {
   small 0 frontier --layers 2 --json &&
     test "$(wc -l <out)" -eq 15 &&
     test "$(grep -c '"state":"ran"' out)" -eq 8 &&
-    values gpu_bytes out | sort -nc && ! grep -q 'does not fit' out &&
+    values gpu_budget_bytes out | sort -nc && ! grep -q 'does not fit' out &&
     awk -F'"gpu_b' '{ split($2, a, "[:,]"); split($3, b, "[:,]")
       if (b[2] + 0 > a[2] + 0) exit 1 }' out
 }
