@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 test -x "$program" || { echo "Bail out! no $program"; exit 99; }
 cd "$work" || exit 99
 
-options='--model words --data ids.jsonl --bf16 --max-steps 60
+options='--model words --data ids.jsonl --bf16 --max-steps 240
   --logging-steps 100000 --save-steps 4'
 fail() {
   echo "# $1"

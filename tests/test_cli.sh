@@ -530,7 +530,7 @@ case_ 'the name of a shape has no weights and no tokenizer, and says so' \
 traces() {
   exits 0 train --model words --data ids.jsonl --max-steps 6 --output traced \
     --trace t.json && grep -q '"name":"step 6"' t.json &&
-    ! grep -q '"name":"step 4"' t.json && grep -q '"device 0 compute"' t.json &&
+    ! grep -q '"name":"step 4"' t.json && grep -q '"device 0 computation"' t.json &&
     grep -q '"compute_seconds":0' traced/metrics.jsonl &&
     ! grep -q '"h2d_seconds":null' traced/metrics.jsonl || return 1
   exits 0 train --model words --data ids.jsonl --max-steps 2 --output short \
