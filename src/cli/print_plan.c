@@ -210,16 +210,10 @@ static bool holds_devices(const struct zo_setup *setup)
 static void print_host_sum(FILE *file, const struct zo_setup *setup,
                            const struct zo_trainer *trainer)
 {
-    const struct zo_program *program = &zo_trainer_build(trainer)->program;
     char text[ZO_TEXT_PAIR_BYTES], budget[ZO_TEXT_PAIR_BYTES];
-    uint64_t all = program->arena_bytes[ZO_TIER_CPU][0] +
-                   program->arena_bytes[ZO_TIER_PAGEABLE][0];
 
-    for (int d = 0; holds_devices(setup) && d < program->device_count; d++) {
-        all += program->arena_bytes[ZO_TIER_GPU][d] +
-               zo_trainer_own_bytes(trainer, d);
-    }
-    zo_text_gib_pair(text, all, budget, setup->host_memory_bytes);
+    zo_text_gib_pair(text, zo_trainer_host_bytes(trainer), budget,
+                     setup->host_memory_bytes);
     (void)fprintf(file, "  host memory in all%s: %s of %s\n",
                   holds_devices(setup) ? ", with the devices that live there"
                                        : "",

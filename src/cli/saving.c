@@ -198,30 +198,11 @@ static enum zo_status write_copy(struct zo_saving *saving, int64_t step)
     return zo_saving_thread_open(&options, &saving->thread);
 }
 
-/* Of host memory, that the run holds. */
-static uint64_t held_bytes(const struct zo_setup *setup,
-                           const struct zo_trainer *trainer)
-{
-    const struct zo_program *program = &zo_trainer_build(trainer)->program;
-    const struct zo_machine *machine = &setup->devices.machine;
-    uint64_t held = program->arena_bytes[ZO_TIER_CPU][0] +
-                    program->arena_bytes[ZO_TIER_PAGEABLE][0];
-
-    for (int d = 0;
-         machine->device_ops == &zo_device_host &&
-         !zo_setup_plans_elsewhere(setup) && d < machine->device_count;
-         d++) {
-        held += program->arena_bytes[ZO_TIER_GPU][d] +
-                zo_trainer_own_bytes(trainer, d);
-    }
-    return held;
-}
-
 bool zo_saving_copies(const struct zo_setup *setup,
                       const struct zo_trainer *trainer)
 {
     const uint64_t copy = zo_trainer_copy_bytes(trainer);
-    const uint64_t held = held_bytes(setup, trainer);
+    const uint64_t held = zo_trainer_host_bytes(trainer);
     const uint64_t budget = setup->host_memory_bytes;
     struct zo_system system;
     uint64_t room;

@@ -103,6 +103,9 @@ struct zo_executor *zo_trainer_executor(const struct zo_trainer *trainer);
 uint64_t zo_trainer_own_bytes(const struct zo_trainer *trainer, int device);
 uint64_t zo_trainer_context_bytes(const struct zo_trainer *trainer, int device);
 
+/* Of host memory, that of devices which live there too included. */
+uint64_t zo_trainer_host_bytes(const struct zo_trainer *trainer);
+
 /* Allocates, touches and clears everything.  As zo_executor_open(). */
 enum zo_status zo_trainer_start(struct zo_trainer *trainer) ZO_MUST_CHECK;
 

@@ -110,19 +110,35 @@ static const char *device_name(const struct zo_trainer_options *options,
     return text;
 }
 
+static uint64_t device_bytes(const struct zo_trainer *trainer, int device)
+{
+    return trainer->build.program.arena_bytes[ZO_TIER_GPU][device] +
+           zo_trainer_own_bytes(trainer, device);
+}
+
+uint64_t zo_trainer_host_bytes(const struct zo_trainer *trainer)
+{
+    const struct zo_program *program = &trainer->build.program;
+    uint64_t bytes = program->arena_bytes[ZO_TIER_CPU][0] +
+                     program->arena_bytes[ZO_TIER_PAGEABLE][0];
+
+    for (int d = 0;
+         is_host_memory(&trainer->options) && d < program->device_count; d++) {
+        bytes += device_bytes(trainer, d);
+    }
+    return bytes;
+}
+
 /* The first budget that the plan passes. */
 static enum zo_status check_budgets(const struct zo_trainer *trainer)
 {
     const struct zo_trainer_options *options = &trainer->options;
-    const struct zo_program *program = &trainer->build.program;
+    const uint64_t host = zo_trainer_host_bytes(trainer);
     char need_text[ZO_TEXT_PAIR_BYTES], budget_text[ZO_TEXT_PAIR_BYTES];
     char name[64];
-    uint64_t host = program->arena_bytes[ZO_TIER_CPU][0] +
-                    program->arena_bytes[ZO_TIER_PAGEABLE][0];
 
-    for (int d = 0; d < program->device_count; d++) {
-        const uint64_t need = program->arena_bytes[ZO_TIER_GPU][d] +
-                              zo_trainer_own_bytes(trainer, d);
+    for (int d = 0; d < trainer->build.program.device_count; d++) {
+        const uint64_t need = device_bytes(trainer, d);
 
         if (options->gpu_memory_bytes != 0 &&
             need > options->gpu_memory_bytes) {
@@ -135,7 +151,6 @@ static enum zo_status check_budgets(const struct zo_trainer *trainer)
                 device_name(options, d, name, sizeof(name)), need_text,
                 budget_text);
         }
-        host += is_host_memory(options) ? need : 0;
     }
     ZO_TRY(check_nvme(trainer));
     if (options->host_memory_bytes != 0 && host > options->host_memory_bytes) {
