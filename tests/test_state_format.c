@@ -290,24 +290,31 @@ static bool reads_long(const char *path, int64_t zeros)
     return is_same;
 }
 
-/* What is worth packing is packed, wherever it is; the rest as it was. */
-static void test_long_pieces(void)
+/* Of one long tensor; *zeros is borrowed. */
+static struct zo_state_write_options long_options(const char *name,
+                                                  int64_t *zeros)
 {
     static const struct zo_tensor_info one = {
         .name = "long", .rank = 1, .shape = {LONG}};
-    const char *folder = new_folder("long");
-    int64_t zeros = 0;
-    const struct zo_state_write_options options = {
-        .folder = folder,
+
+    return (struct zo_state_write_options){
+        .folder = new_folder(name),
         .program = "x",
         .run = &run_500,
         .tensors = &one,
         .tensor_count = 1,
         .moment_type = ZO_F32,
         .data = give_long,
-        .context = &zeros,
+        .context = zeros,
         .pool = pool,
     };
+}
+
+/* What is worth packing is packed, wherever it is; the rest as it was. */
+static void test_long_pieces(void)
+{
+    int64_t zeros = 0;
+    const struct zo_state_write_options options = long_options("long", &zeros);
 
     for (zeros = 0; zeros <= LONG; zeros += LONG / 8) {
         const bool has_none = zeros == LONG;
@@ -321,23 +328,12 @@ static void test_long_pieces(void)
 /* Those who feed the disk store pieces as they are. */
 static void test_spares_the_processor(void)
 {
-    static const struct zo_tensor_info one = {
-        .name = "long", .rank = 1, .shape = {LONG}};
     int64_t zeros = 0;
-    struct zo_state_write_options options = {
-        .folder = new_folder("spared"),
-        .program = "x",
-        .run = &run_500,
-        .tensors = &one,
-        .tensor_count = 1,
-        .moment_type = ZO_F32,
-        .data = give_long,
-        .context = &zeros,
-        .piece_elems = 1000,
-        .spares_cpu = true,
-    };
+    struct zo_state_write_options options = long_options("spared", &zeros);
     struct zo_pool *one_worker = NULL;
 
+    options.piece_elems = 1000;
+    options.spares_cpu = true;
     TAP_CHECK_INT(zo_pool_open(1, &one_worker), ZO_OK);
     /* Two feed, then one packs beside them. */
     for (int workers = 1; workers < 3; workers++) {
