@@ -11,7 +11,8 @@
  * that of the schedule; nothing is measured or allocated.
  *
  * A larger budget allows all that a smaller one does.  Within 1 % of the time
- * the choice is what takes less of the host, and nothing of NVMe.
+ * the choice is what takes less of the host; within 10 %, what leaves NVMe
+ * alone.
  */
 #ifndef ZO_OFFLOAD_PLACEMENT_H
 #define ZO_OFFLOAD_PLACEMENT_H

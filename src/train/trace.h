@@ -10,9 +10,10 @@
  * From create on the file is valid JSON, but for the moment of writing.
  *
  * What it shows, times in microseconds from the beginning of the first span:
- *   "GPU 0 compute", "GPU 0 h2d", ...   a lane an engine and device; those of
+ *   "GPU 0 computation", "GPU 0 to device", ...
+ *                                       a lane an engine and device; those of
  *                                       the host backend are "device 0"
- *   "CPU 0", ...                        a lane a worker of the CPU engine
+ *   "processor 0", ...                  a lane a worker of the CPU engine
  *   "steps"                             from the end of one to that of the next
  *   "GPU 0 bytes", "host bytes", ...    a counter a tier: what persists, and
  *                                       what is alive between its first and
